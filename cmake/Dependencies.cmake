@@ -1,0 +1,18 @@
+# Everything comes from the distribution; docs/dependencies.md says what each one is for.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(absl REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(ZLIB REQUIRED)
+
+pkg_check_modules(PROTOBUF REQUIRED IMPORTED_TARGET protobuf)
+pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
+pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+
+find_program(PROTOC protoc REQUIRED)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)

@@ -1,0 +1,1 @@
+#include "common/base/crc32c.h"

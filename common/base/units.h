@@ -1,0 +1,34 @@
+// Durations, counts and sizes as people write them in job files and flags.
+#ifndef HEADRACE_COMMON_BASE_UNITS_H_
+#define HEADRACE_COMMON_BASE_UNITS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace headrace {
+
+// "120s", "500ms", "1m30s", "2h", "250us"; a bare "0" is zero; a unit is needed otherwise.
+// InvalidArgument, with the text, on anything else, on negative values and past 10 years.
+absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
+
+// "1500", "10k", "5M", "2.5M", "1G": decimal multiples, case of the suffix as shown or lower.
+// InvalidArgument on signs, fractions that do not give an integer, and overflow of int64.
+absl::StatusOr<int64_t> ParseCount(absl::string_view text);
+
+// "64KiB", "16MB", "1GiB", "4096": bytes; KiB, MiB, GiB are powers of 1024, kB, MB, GB of 1000.
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// Short and exact enough for a progress line: "1h02m", "3m20s", "12.4s", "850ms", "120us".
+std::string FormatDuration(absl::Duration duration);
+// "950", "12.3k", "5M", "1.25G".
+std::string FormatCount(double count);
+// "512 B", "1.5 KiB", "3.2 GiB".
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COMMON_BASE_UNITS_H_

@@ -1,0 +1,1 @@
+#include "common/base/utf8.h"

@@ -1,0 +1,62 @@
+// What the item loop sees of a pool: wait for admission, then settle. One Admission object per worker
+// and pool; it asks the store in batches for all waiting attempts, so that nobody polls.
+#ifndef HEADRACE_COMMON_QUOTA_ADMISSION_H_
+#define HEADRACE_COMMON_QUOTA_ADMISSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/async/reactor.h"
+#include "common/async/stop.h"
+#include "common/async/task.h"
+#include "common/quota/pool_store.h"
+#include "common/quota/quota.h"
+
+namespace headrace::quota {
+
+struct AdmissionOptions {
+  absl::Duration horizon = absl::Seconds(2);  // how far ahead send times are booked
+  int max_batch = 64;                         // attempts per question to the store
+  absl::Duration late = absl::Milliseconds(500);  // a send later than this is booked anew
+};
+
+// The leave to send one attempt.
+struct Ticket {
+  enum class Kind { kAdmitted, kStopped, kNeverFits, kClosed, kError };
+  Kind kind = Kind::kStopped;
+  ReservationId id;
+  Costs reserved{};
+  absl::Duration waited;
+  std::string text;  // for kNeverFits, kClosed, kError
+};
+
+class Admission {
+ public:
+  // `store` and `reactor` outlive it. `id_prefix` makes reservation ids unique across workers.
+  Admission(Reactor* reactor, PoolStore* store, std::string pool, uint32_t id_prefix,
+            AdmissionOptions options = {});
+  ~Admission();
+
+  // Suspends until the attempt may be sent, in the order of asking among equal weights. An admitted
+  // ticket must be settled exactly once. A stop while waiting gives back what was booked.
+  Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop);
+
+  void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
+  void Penalize(const Penalty& penalty);
+
+  int64_t waiting() const;
+  PoolSnapshot Snapshot() const;
+
+  // Ends the dispatcher; all Admit() calls must have ended or be stopped.
+  Task<void> Shutdown();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace::quota
+
+#endif  // HEADRACE_COMMON_QUOTA_ADMISSION_H_

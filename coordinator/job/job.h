@@ -1,0 +1,113 @@
+// A job as the user described it: read from a job file or from flags, checked, with every default
+// filled in.
+#ifndef HEADRACE_COORDINATOR_JOB_JOB_H_
+#define HEADRACE_COORDINATOR_JOB_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace headrace {
+
+struct ApiKeySource {
+  std::string env;   // name of an environment variable
+  std::string file;  // path; at most one of the two is set, none means no key
+};
+
+struct ModelJob {
+  std::string name;       // as the provider calls it
+  std::string label;      // unique within the job; the name, or "name#2" for its second use
+  std::string provider = "openai";
+  std::string endpoint;   // base URL
+  ApiKeySource api_key;
+  std::string pool;       // name of a pool of the job
+  std::string params_json = "{}";  // a JSON object with the order of keys of the job file
+  bool stream = true;
+  double weight = 1;      // > 0
+  std::optional<double> price_input_usd;   // per million tokens
+  std::optional<double> price_output_usd;
+  std::optional<double> price_cached_usd;
+  absl::Duration connect_timeout = absl::Seconds(10);
+  absl::Duration first_byte_timeout = absl::Seconds(120);
+  absl::Duration silence_timeout = absl::Seconds(90);
+  absl::Duration progress_timeout = absl::Seconds(300);
+  absl::Duration total_timeout = absl::Seconds(120);  // of one attempt
+  std::string ca_file;
+  std::map<std::string, std::string> headers;
+};
+
+struct PoolJob {
+  std::string name;
+  int64_t requests_per_minute = 0;      // 0: not limited, here and below
+  int64_t tokens_per_minute = 0;
+  int64_t input_tokens_per_minute = 0;
+  int64_t output_tokens_per_minute = 0;
+  int64_t max_in_flight = 0;
+};
+
+struct DatasetJob {
+  std::string path;       // or an http(s) URL
+  std::string prompt;     // template; empty for OpenAI Batch files and rows with "messages"
+  std::string system;     // template
+  std::string expected;   // template
+  std::string id;         // name of the field with the row's id; empty: "custom_id" of batch files,
+                          // else the row number
+  int64_t limit = 0;      // rows to take from the start; 0: all
+};
+
+enum class OnFailure { kCollect, kFailFast, kMaxFailed };
+
+// A count of items or a share of all.
+struct FailureLimit {
+  int64_t count = 0;
+  std::optional<double> share;  // [0, 1]; wins over count when set
+};
+
+struct JobConfig {
+  std::string name;
+  DatasetJob dataset;
+  std::vector<PoolJob> pools;
+  std::vector<ModelJob> models;
+  // batch
+  int64_t batch_size = 500;
+  absl::Duration batch_deadline = absl::Seconds(120);
+  OnFailure on_failure = OnFailure::kCollect;
+  FailureLimit max_failed;      // failures that the run may have and still exit 0
+  // retry
+  int attempts = 3;
+  absl::Duration first_delay = absl::Milliseconds(500);
+  absl::Duration max_delay = absl::Seconds(8);
+  absl::Duration jitter = absl::Milliseconds(200);
+  absl::Duration max_retry_after = absl::Minutes(10);  // a longer hint parks the run
+  int passes = 2;
+  // output
+  std::string output_dir;
+  bool csv = true;
+  bool csv_safe = true;         // guards cells against spreadsheet formulas
+  double max_cost_usd = 0;      // 0: no budget
+  int64_t max_in_flight = 0;    // of one worker; 0: the sum of the pools, at most 2,500
+};
+
+// The job with its defaults as YAML, without secrets: job.resolved.yaml. Reading it back gives the
+// same job.
+std::string ToYaml(const JobConfig& job);
+
+// Reads a job file. InvalidArgument with "file:line: field: what is wrong"; an unknown key names the
+// nearest known one.
+absl::StatusOr<JobConfig> ReadJobFile(const std::string& path);
+absl::StatusOr<JobConfig> ParseJob(absl::string_view yaml, absl::string_view file_name);
+
+// Fills in what depends on other fields (labels, the default pool, output directory, params) and
+// checks everything that needs neither the dataset nor the network.
+absl::Status FinishJob(JobConfig* job);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_JOB_JOB_H_

@@ -1,0 +1,126 @@
+// The run directory: append-only result logs that are the sink, a small control journal, and the one
+// thread that writes them. Nothing else of the coordinator touches the disk while a job runs.
+#ifndef HEADRACE_COORDINATOR_STORE_RUN_STORE_H_
+#define HEADRACE_COORDINATOR_STORE_RUN_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/async/reactor.h"
+#include "common/async/task.h"
+#include "common/base/histogram.h"
+#include "common/base/ids.h"
+#include "common/outcome/error_class.h"
+#include "coordinator/store/disk.h"
+
+namespace headrace {
+
+enum class LogFile { kResults, kErrors };
+
+// One finished line (common/outcome/result_line.h), for one of the two logs.
+struct LogRecord {
+  LogFile file = LogFile::kResults;
+  std::string line;  // without line end
+};
+
+// An item that failed in a pass and will be run again in a later one. Not a line: only final outcomes
+// are lines.
+struct DeferredItem {
+  ItemId item;
+  ErrorClass error_class = ErrorClass::kNone;
+  uint32_t passes = 1;    // passes that it has failed in
+  uint32_t attempts = 0;  // calls made so far, over all passes
+};
+
+// What identifies a run; a later start with another identity is refused with what differs.
+struct RunIdentity {
+  std::string job_yaml;        // job.resolved.yaml
+  std::string dataset_sha256;
+  int64_t rows = 0;
+  int64_t models = 0;
+};
+
+// Told what a run directory holds, in the order of the logs, before Open() returns.
+class RecoveryVisitor {
+ public:
+  virtual ~RecoveryVisitor() = default;
+  // A durable line. The caller decides what a second line of one item means (first ok wins).
+  virtual void OnOutcome(ItemId item, ErrorClass error_class) = 0;
+  virtual void OnDeferred(const DeferredItem& item) = 0;
+  // The bytes given to the last durable SaveSnapshot(), before anything that came after it.
+  virtual absl::Status OnSnapshot(absl::string_view snapshot) = 0;
+  // The highest batch id that was ever reserved.
+  virtual void OnBatchIdsReserved(BatchId up_to) = 0;
+};
+
+struct RecoveryReport {
+  bool resumed = false;        // the directory held a run already
+  int64_t results = 0;         // durable lines, after recovery
+  int64_t errors = 0;
+  int64_t torn_bytes = 0;      // cut from the tails of the logs and kept in *.torn
+  int64_t scanned_bytes = 0;   // read beyond the snapshot
+};
+
+struct RunStoreOptions {
+  absl::Duration commit_interval = absl::Milliseconds(10);  // group commit: time, or
+  size_t commit_records = 512;                              // records, or
+  size_t commit_bytes = size_t{1} << 20;                    // bytes, whichever comes first
+  size_t max_queued_records = 10'000;                       // appenders wait beyond this, or beyond
+  size_t max_queued_bytes = size_t{64} << 20;               // this many bytes
+  int64_t snapshot_bytes = int64_t{64} << 20;  // a snapshot is wanted after this much log
+};
+
+struct RunStoreStats {
+  int64_t records = 0;
+  int64_t bytes = 0;
+  int64_t syncs = 0;
+  Histogram sync_us;
+};
+
+class RunStore {
+ public:
+  virtual ~RunStore() = default;
+
+  // Creates or reopens the run directory, takes its lock, recovers, and starts the writer thread.
+  //   FailedPrecondition  the identity differs (the message says what changed), or another process
+  //                       holds the lock
+  //   DataLoss            a log is damaged before its end (the message names file and line)
+  //   others              as the disk says
+  // Blocking: call it before the reactor runs. `reactor` and `disk` outlive the store.
+  static absl::StatusOr<std::unique_ptr<RunStore>> Open(const std::string& dir,
+                                                        const RunIdentity& identity,
+                                                        const RunStoreOptions& options, Disk* disk,
+                                                        Reactor* reactor, RecoveryVisitor* visitor,
+                                                        RecoveryReport* report);
+
+  // Appends lines and deferrals; ends when all are durable. Waits while the queue is full. After the
+  // first write or sync error every call fails with that error, and nothing more is acknowledged.
+  virtual Task<absl::Status> Append(std::vector<LogRecord> records,
+                                    std::vector<DeferredItem> deferred) = 0;
+
+  // Makes ids up to `up_to` used, durably, before any is handed out.
+  virtual Task<absl::Status> ReserveBatchIds(BatchId up_to) = 0;
+
+  // True when enough log has been written since the last snapshot.
+  virtual bool snapshot_wanted() const = 0;
+  // `snapshot` must describe exactly what the Append() calls that have ended put into the store, and
+  // may include ones still under way only if they were submitted before this call.
+  virtual Task<absl::Status> SaveSnapshot(std::string snapshot) = 0;
+
+  virtual RunStoreStats stats() const = 0;
+
+  // Writes what is queued, syncs, stops the writer, releases the lock.
+  virtual Task<absl::Status> Close() = 0;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_STORE_RUN_STORE_H_
