@@ -12,6 +12,12 @@ namespace headrace {
 // Uses SSE 4.2 where the processor has it.
 uint32_t Crc32c(absl::string_view data, uint32_t crc = 0);
 
+namespace internal {
+
+// The same by tables, for processors without the instruction.
+uint32_t Crc32cPortable(absl::string_view data, uint32_t crc);
+
+}  // namespace internal
 }  // namespace headrace
 
 #endif  // HEADRACE_COMMON_BASE_CRC32C_H_

@@ -25,8 +25,9 @@ class Histogram {
   // The upper edge of the bucket that holds the q-quantile, q in [0, 1], at most max(); 0 if empty.
   int64_t Quantile(double q) const;
 
-  // Bucket counts, for the wire and for reports; FromBuckets restores all but min and max, which
-  // become bucket edges.
+  // Bucket counts, for the wire and for reports. FromBuckets restores all but min, max and mean,
+  // which come from bucket edges and middles; counts that are negative or overflow are dropped, and
+  // so are buckets past the largest value.
   const std::vector<int64_t>& buckets() const { return buckets_; }
   static Histogram FromBuckets(std::vector<int64_t> buckets);
 

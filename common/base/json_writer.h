@@ -11,7 +11,8 @@
 namespace headrace {
 
 // Appends one JSON value to *out. The output is always valid UTF-8 JSON on one line: control
-// characters and U+2028/9 are escaped, invalid UTF-8 becomes U+FFFD, NaN and infinities become null.
+// characters and U+2028/9 are escaped, invalid UTF-8 becomes U+FFFD, NaN and infinities become
+// null.
 //
 //   JsonWriter json(&out);
 //   json.BeginObject();

@@ -57,19 +57,20 @@ struct Voidify {
 }  // namespace internal
 }  // namespace headrace
 
-#define HR_LOG(level)                                                               \
-  !::headrace::internal::LogEnabled(::headrace::LogLevel::level)                    \
-      ? (void)0                                                                     \
-      : ::headrace::internal::Voidify() &                                           \
-            ::headrace::internal::LogLine(::headrace::LogLevel::level, __FILE__, __LINE__).stream()
+#define HR_LOG(level)                                                                      \
+  !::headrace::internal::LogEnabled(::headrace::LogLevel::level)                           \
+      ? (void)0                                                                            \
+      : ::headrace::internal::Voidify() &                                                  \
+            ::headrace::internal::LogLine(::headrace::LogLevel::level, __FILE__, __LINE__) \
+                .stream()
 
 // For our own bugs only; never on input, disk, network or peers.
-#define HR_CHECK(condition)                                                                    \
-  (condition) ? (void)0                                                                        \
-              : ::headrace::internal::Voidify() &                                              \
-                    ::headrace::internal::LogLine(::headrace::LogLevel::kError, __FILE__,      \
-                                                  __LINE__, /*fatal=*/true)                    \
-                            .stream()                                                          \
+#define HR_CHECK(condition)                                                               \
+  (condition) ? (void)0                                                                   \
+              : ::headrace::internal::Voidify() &                                         \
+                    ::headrace::internal::LogLine(::headrace::LogLevel::kError, __FILE__, \
+                                                  __LINE__, /*fatal=*/true)               \
+                            .stream()                                                     \
                         << "check failed: " #condition " "
 
 #endif  // HEADRACE_COMMON_BASE_LOG_H_

@@ -27,8 +27,8 @@ absl::Status ErrnoStatus(int error, absl::string_view what);
 }  // namespace headrace
 
 // Inside a function that returns Status or StatusOr, not a coroutine.
-#define HR_RETURN_IF_ERROR(expr)                        \
-  do {                                                  \
+#define HR_RETURN_IF_ERROR(expr)                                            \
+  do {                                                                      \
     if (absl::Status hr_status = (expr); !hr_status.ok()) return hr_status; \
   } while (false)
 
@@ -44,8 +44,8 @@ absl::Status ErrnoStatus(int error, absl::string_view what);
   lhs = *std::move(var)
 
 // The same inside a coroutine.
-#define HR_CO_RETURN_IF_ERROR(expr)                        \
-  do {                                                     \
+#define HR_CO_RETURN_IF_ERROR(expr)                                            \
+  do {                                                                         \
     if (absl::Status hr_status = (expr); !hr_status.ok()) co_return hr_status; \
   } while (false)
 

@@ -11,18 +11,21 @@
 
 namespace headrace {
 
-// "120s", "500ms", "1m30s", "2h", "250us"; a bare "0" is zero; a unit is needed otherwise.
-// InvalidArgument, with the text, on anything else, on negative values and past 10 years.
+// "120s", "500ms", "1m30s", "2h", "1.5s", "250us"; a bare "0" is zero; a unit is needed otherwise.
+// Larger units stand before smaller ones. InvalidArgument, with the text, on anything else, on
+// negative values, on parts of a nanosecond and past 10 years (of 365 days).
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
-// "1500", "10k", "5M", "2.5M", "1G": decimal multiples, case of the suffix as shown or lower.
+// "1500", "10k", "5M", "2.5M", "1G": decimal multiples, the suffix in either case.
 // InvalidArgument on signs, fractions that do not give an integer, and overflow of int64.
 absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 
-// "64KiB", "16MB", "1GiB", "4096": bytes; KiB, MiB, GiB are powers of 1024, kB, MB, GB of 1000.
+// "64KiB", "16MB", "1GiB", "4096", "512B": bytes; KiB, MiB, GiB are powers of 1024, kB, MB, GB of
+// 1000. InvalidArgument as for counts.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
 // Short and exact enough for a progress line: "1h02m", "3m20s", "12.4s", "850ms", "120us".
+// Call it as headrace::FormatDuration: absl has one of the same name.
 std::string FormatDuration(absl::Duration duration);
 // "950", "12.3k", "5M", "1.25G".
 std::string FormatCount(double count);

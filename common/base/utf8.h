@@ -9,6 +9,16 @@
 
 namespace headrace {
 
+// The first code point of a text, or what stands in its place.
+struct Utf8Step {
+  size_t bytes = 0;         // of the code point, or of the maximal subpart that is invalid; >= 1
+  char32_t code_point = 0;  // U+FFFD when invalid
+  bool valid = false;
+};
+
+// Reads the start of `text`, which must not be empty.
+Utf8Step NextUtf8(absl::string_view text);
+
 bool IsValidUtf8(absl::string_view text);
 
 // The length of the longest prefix of `text` that is valid UTF-8.
