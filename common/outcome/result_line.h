@@ -1,6 +1,6 @@
-// One line of results.jsonl or errors.jsonl: the OpenAI Batch output shape plus a "headrace" object,
-// closed by a CRC-32C over all bytes before it. Built by the worker, checked by the coordinator and
-// by every reader of a run directory. docs/file_formats.md shows it.
+// One line of results.jsonl or errors.jsonl: the OpenAI Batch output shape plus a "headrace"
+// object, closed by a CRC-32C over all bytes before it. Built by the worker, checked by the
+// coordinator and by every reader of a run directory. docs/file_formats.md shows it.
 //
 //   {"id":"hr-7","custom_id":"q1","response":{"status_code":200,"request_id":"r","body":{...}},
 //    "error":null,"headrace":{"item":7,"row":7,"model":"m","status":"ok",...,"crc":"1a2b3c4d"}}
@@ -24,19 +24,19 @@ namespace headrace {
 struct Usage {
   std::optional<int64_t> prompt_tokens;
   std::optional<int64_t> completion_tokens;
-  std::optional<int64_t> cached_tokens;     // part of prompt_tokens (read from the prompt cache)
+  std::optional<int64_t> cached_tokens;  // part of prompt_tokens (read from the prompt cache)
   std::optional<int64_t> cache_write_tokens;
   std::optional<int64_t> reasoning_tokens;  // part of completion_tokens
 };
 
 // Where an item's time went. All by the worker's own steady clock.
 struct ItemTimes {
-  absl::Duration queue;     // from the item's start in the worker to the last attempt's sending
-  absl::Duration connect;   // of the last attempt; zero on a reused connection
+  absl::Duration queue;    // from the item's start in the worker to the last attempt's sending
+  absl::Duration connect;  // of the last attempt; zero on a reused connection
   std::optional<absl::Duration> first_byte;   // last attempt: sent to response headers
   std::optional<absl::Duration> first_token;  // last attempt: sent to first data event (streams)
-  absl::Duration network;   // last attempt: sent to end
-  absl::Duration total;     // the item's start to its outcome, all attempts and waits
+  absl::Duration network;                     // last attempt: sent to end
+  absl::Duration total;      // the item's start to its outcome, all attempts and waits
   absl::Duration read_tick;  // how late a stamp may be, because reads were batched
 };
 
@@ -44,7 +44,7 @@ struct ItemTimes {
 struct ResultLine {
   ItemId item;
   RowIndex row;
-  absl::string_view model;      // the model's label, unique within the job
+  absl::string_view model;  // the model's label, unique within the job
   absl::string_view custom_id;
   ErrorClass error_class = ErrorClass::kNone;
   absl::string_view error_message;  // empty when ok
@@ -52,9 +52,9 @@ struct ResultLine {
   absl::string_view request_id;     // the provider's, may be empty
   absl::string_view body;           // one JSON value on one line, or empty for null
   absl::string_view finish_reason;
-  absl::string_view expected;       // empty: not written
-  uint32_t attempts = 0;            // HTTP calls made for the item in this pass
-  uint32_t possibly_billed = 0;     // attempts whose outcome is unknown
+  absl::string_view expected;    // empty: not written
+  uint32_t attempts = 0;         // HTTP calls made for the item in this pass
+  uint32_t possibly_billed = 0;  // attempts whose outcome is unknown
   uint32_t pass = 1;
   Usage usage;
   ItemTimes times;
@@ -73,8 +73,8 @@ struct ResultLineKey {
   ErrorClass error_class = ErrorClass::kNone;
 };
 
-// Checks the CRC and reads the key from the tail of `line` (without line end). DataLoss when the line
-// is cut, damaged or not one of ours.
+// Checks the CRC and reads the key from the tail of `line` (without line end). DataLoss when the
+// line is cut, damaged or not one of ours.
 absl::StatusOr<ResultLineKey> CheckResultLine(absl::string_view line);
 
 }  // namespace headrace
