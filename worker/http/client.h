@@ -21,14 +21,15 @@ enum class Protocol {
 };
 
 struct ClientOptions {
-  Url endpoint;                 // path and query are not used
+  Url endpoint;  // path and query are not used
   Protocol protocol = Protocol::kAuto;
-  std::string ca_file;          // PEM bundle; empty: the system's
-  int max_connections = 128;    // HTTP/2 connections; HTTP/1.1 opens one per call in flight
+  std::string ca_file;               // PEM bundle; empty: the system's
+  int max_connections = 128;         // HTTP/2 connections; HTTP/1.1 opens one per call in flight
   int streams_per_connection = 100;  // at most; the peer's SETTINGS may lower it
-  absl::Duration max_read_tick = absl::Milliseconds(5);  // reads are batched by up to this under load
+  absl::Duration max_read_tick =
+      absl::Milliseconds(5);                        // reads are batched by up to this under load
   absl::Duration idle_timeout = absl::Seconds(50);  // idle connections are closed after this
-  int max_requests_per_connection = 9000;  // then it is replaced (ALB ends at 10,000)
+  int max_requests_per_connection = 9000;           // then it is replaced (ALB ends at 10,000)
   absl::Duration max_connection_age = absl::Minutes(30);
   bool use_environment_proxies = true;  // https_proxy, http_proxy, all_proxy, no_proxy
 };

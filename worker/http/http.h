@@ -33,14 +33,15 @@ struct Timeouts {
   absl::Duration connect = absl::Seconds(10);      // name, TCP and TLS of a new connection
   absl::Duration first_byte = absl::Seconds(120);  // request sent to response headers
   absl::Duration silence = absl::Seconds(90);      // between any two pieces of the body
-  absl::Duration progress = absl::Seconds(300);    // between two pieces that the receiver calls progress
-  absl::Duration total = absl::Seconds(120);       // call start to end, the wait for a stream excluded
+  absl::Duration progress =
+      absl::Seconds(300);                     // between two pieces that the receiver calls progress
+  absl::Duration total = absl::Seconds(120);  // call start to end, the wait for a stream excluded
 };
 
 struct Request {
   std::string method = "POST";
-  std::string path;     // origin form: path and query, beginning with '/'
-  Headers headers;      // without host, content-length and connection headers: the engine sets those
+  std::string path;  // origin form: path and query, beginning with '/'
+  Headers headers;   // without host, content-length and connection headers: the engine sets those
   std::string body;
   Timeouts timeouts;
   size_t max_response_bytes = size_t{64} << 20;  // a larger body ends the call, not the connection
@@ -50,9 +51,9 @@ struct Request {
 enum class BodyVerdict {
   kProgress,   // real content
   kKeepAlive,  // comments, pings, white space: a sign of life of the transport only
-  kComplete,   // the end marker was seen: the call is a success whatever the transport does next. The
-               // engine lets the stream end by itself for a moment, then cancels it.
-  kAbort,      // the answer is worthless: cancel
+  kComplete,   // the end marker was seen: the call is a success whatever the transport does next.
+              // The engine lets the stream end by itself for a moment, then cancels it.
+  kAbort,  // the answer is worthless: cancel
 };
 
 // Takes one response. Called on the reactor thread, never after Call() has returned.
@@ -82,36 +83,36 @@ absl::string_view TimerKindName(TimerKind timer);
 
 // Steady-clock stamps of one call; unset when not reached.
 struct Stamps {
-  MonoTime queued;                      // Call() was entered
-  std::optional<MonoTime> sent;         // the request's headers were handed to a ready connection
-  std::optional<MonoTime> headers;      // response headers arrived
-  std::optional<MonoTime> first_body;   // first piece with progress
+  MonoTime queued;                     // Call() was entered
+  std::optional<MonoTime> sent;        // the request's headers were handed to a ready connection
+  std::optional<MonoTime> headers;     // response headers arrived
+  std::optional<MonoTime> first_body;  // first piece with progress
   MonoTime end;
-  absl::Duration connect;               // zero on a reused connection
-  absl::Duration read_tick;             // reads were batched by up to this: stamps may be this late
+  absl::Duration connect;    // zero on a reused connection
+  absl::Duration read_tick;  // reads were batched by up to this: stamps may be this late
 };
 
 struct CallResult {
   CallEnd end = CallEnd::kNotSent;
   TimerKind timer = TimerKind::kNone;
-  int status = 0;             // HTTP status, 0 when no response headers came
-  std::string detail;         // for people: what broke, with host and codes, never with secrets
-  // How often the request, or part of it, went onto a wire. At most 1 from one Call(), except that a
-  // request that was surely not processed is replayed inside the engine: those are in `replays`.
+  int status = 0;      // HTTP status, 0 when no response headers came
+  std::string detail;  // for people: what broke, with host and codes, never with secrets
+  // How often the request, or part of it, went onto a wire. At most 1 from one Call(), except that
+  // a request that was surely not processed is replayed inside the engine: those are in `replays`.
   int sends = 0;
   int replays = 0;
   bool connection_error = false;  // kNotSent because no connection could be made at all
-  int http_version = 0;       // 11 or 20
+  int http_version = 0;           // 11 or 20
   uint64_t connection_id = 0;
   int64_t body_bytes = 0;
   Stamps stamps;
 };
 
 struct EngineStats {
-  int64_t connections = 0;       // open now
+  int64_t connections = 0;  // open now
   int64_t connections_made = 0;
-  int64_t streams = 0;           // calls on the wire now
-  int64_t waiting = 0;           // calls that wait for a stream or a connection
+  int64_t streams = 0;  // calls on the wire now
+  int64_t waiting = 0;  // calls that wait for a stream or a connection
   int64_t resets_sent = 0;
   int64_t goaways = 0;
   int64_t replays = 0;

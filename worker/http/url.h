@@ -12,10 +12,10 @@ namespace headrace::http {
 
 struct Url {
   bool tls = false;
-  std::string host;    // lower case; an IPv6 address without brackets
-  uint16_t port = 0;   // the scheme's default when not given
-  std::string path;    // begins with '/'; "/" when empty; no fragment
-  std::string query;   // without '?', may be empty
+  std::string host;   // lower case; an IPv6 address without brackets
+  uint16_t port = 0;  // the scheme's default when not given
+  std::string path;   // begins with '/'; "/" when empty; no fragment
+  std::string query;  // without '?', may be empty
 
   // "host" or "host:port" when the port is not the default; IPv6 in brackets.
   std::string authority() const;
