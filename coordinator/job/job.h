@@ -19,19 +19,21 @@ namespace headrace {
 struct ApiKeySource {
   std::string env;   // name of an environment variable
   std::string file;  // path; at most one of the two is set, none means no key
+
+  bool operator==(const ApiKeySource&) const = default;
 };
 
 struct ModelJob {
-  std::string name;       // as the provider calls it
-  std::string label;      // unique within the job; the name, or "name#2" for its second use
+  std::string name;   // as the provider calls it
+  std::string label;  // unique within the job; the name, or "name#2" for its second use
   std::string provider = "openai";
-  std::string endpoint;   // base URL
+  std::string endpoint;  // base URL
   ApiKeySource api_key;
-  std::string pool;       // name of a pool of the job
+  std::string pool;                // name of a pool of the job
   std::string params_json = "{}";  // a JSON object with the order of keys of the job file
   bool stream = true;
-  double weight = 1;      // > 0
-  std::optional<double> price_input_usd;   // per million tokens
+  double weight = 1;                      // > 0
+  std::optional<double> price_input_usd;  // per million tokens
   std::optional<double> price_output_usd;
   std::optional<double> price_cached_usd;
   absl::Duration connect_timeout = absl::Seconds(10);
@@ -41,34 +43,46 @@ struct ModelJob {
   absl::Duration total_timeout = absl::Seconds(120);  // of one attempt
   std::string ca_file;
   std::map<std::string, std::string> headers;
+
+  bool operator==(const ModelJob&) const = default;
 };
 
 struct PoolJob {
   std::string name;
-  int64_t requests_per_minute = 0;      // 0: not limited, here and below
+  int64_t requests_per_minute = 0;  // 0: not limited, here and below
   int64_t tokens_per_minute = 0;
   int64_t input_tokens_per_minute = 0;
   int64_t output_tokens_per_minute = 0;
   int64_t max_in_flight = 0;
+
+  bool operator==(const PoolJob&) const = default;
 };
 
 struct DatasetJob {
-  std::string path;       // or an http(s) URL
-  std::string prompt;     // template; empty for OpenAI Batch files and rows with "messages"
-  std::string system;     // template
-  std::string expected;   // template
-  std::string id;         // name of the field with the row's id; empty: "custom_id" of batch files,
-                          // else the row number
-  int64_t limit = 0;      // rows to take from the start; 0: all
+  std::string path;      // or an http(s) URL
+  std::string prompt;    // template; empty for OpenAI Batch files and rows with "messages"
+  std::string system;    // template
+  std::string expected;  // template
+  std::string id;        // name of the field with the row's id; empty: "custom_id" of batch files,
+                         // else the row number
+  int64_t limit = 0;     // rows to take from the start; 0: all
+
+  bool operator==(const DatasetJob&) const = default;
 };
 
 enum class OnFailure { kCollect, kFailFast, kMaxFailed };
+absl::string_view OnFailureName(OnFailure on_failure);  // "collect", "fail_fast", "max_failed"
 
 // A count of items or a share of all.
 struct FailureLimit {
   int64_t count = 0;
   std::optional<double> share;  // [0, 1]; wins over count when set
+
+  bool operator==(const FailureLimit&) const = default;
 };
+
+// "100" or "5%". InvalidArgument, with the text, on anything else.
+absl::StatusOr<FailureLimit> ParseFailureLimit(absl::string_view text);
 
 struct JobConfig {
   std::string name;
@@ -79,7 +93,7 @@ struct JobConfig {
   int64_t batch_size = 500;
   absl::Duration batch_deadline = absl::Seconds(120);
   OnFailure on_failure = OnFailure::kCollect;
-  FailureLimit max_failed;      // failures that the run may have and still exit 0
+  FailureLimit max_failed;  // failures that the run may have and still exit 0
   // retry
   int attempts = 3;
   absl::Duration first_delay = absl::Milliseconds(500);
@@ -90,23 +104,31 @@ struct JobConfig {
   // output
   std::string output_dir;
   bool csv = true;
-  bool csv_safe = true;         // guards cells against spreadsheet formulas
-  double max_cost_usd = 0;      // 0: no budget
-  int64_t max_in_flight = 0;    // of one worker; 0: the sum of the pools, at most 2,500
+  bool csv_safe = true;       // guards cells against spreadsheet formulas
+  double max_cost_usd = 0;    // 0: no budget
+  int64_t max_in_flight = 0;  // of one worker; 0: the sum of the pools, at most 2,500
+
+  bool operator==(const JobConfig&) const = default;
 };
 
 // The job with its defaults as YAML, without secrets: job.resolved.yaml. Reading it back gives the
 // same job.
 std::string ToYaml(const JobConfig& job);
 
-// Reads a job file. InvalidArgument with "file:line: field: what is wrong"; an unknown key names the
-// nearest known one.
+// Reads a job file. InvalidArgument with "file:line: field: what is wrong"; an unknown key names
+// the nearest known one. What is written is checked, what is missing is not: flags may still give
+// it.
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path);
 absl::StatusOr<JobConfig> ParseJob(absl::string_view yaml, absl::string_view file_name);
 
-// Fills in what depends on other fields (labels, the default pool, output directory, params) and
-// checks everything that needs neither the dataset nor the network.
+// Fills in what depends on other fields (name, labels, the default pools, output directory, params
+// in canonical form) and checks everything that needs neither the dataset nor the network.
+// InvalidArgument "field: what is wrong". Finishing a finished job changes nothing.
 absl::Status FinishJob(JobConfig* job);
+
+// What a finished job probably does not mean, one sentence each: a deadline that cuts calls, a key
+// that travels in clear, a pool that nobody uses.
+std::vector<std::string> JobNotices(const JobConfig& job);
 
 }  // namespace headrace
 

@@ -1,0 +1,26 @@
+// Finds what a misspelt word was probably meant to be.
+#ifndef HEADRACE_COORDINATOR_JOB_NEAREST_H_
+#define HEADRACE_COORDINATOR_JOB_NEAREST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace headrace {
+
+// The word of `known` with the fewest edits (insert, delete, replace, swap of neighbours; case is
+// ignored) from `word`, if that is at most a third of its length, and at least one edit is allowed;
+// empty otherwise. The first of several equally near ones.
+absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_view> known);
+absl::string_view Nearest(absl::string_view word, absl::Span<const std::string> known);
+
+// "did you mean 'path'?" or, without a near one, "known: a, b, c" with at most kMaxListed words.
+inline constexpr size_t kMaxListed = 20;
+std::string DidYouMean(absl::string_view word, absl::Span<const absl::string_view> known);
+std::string DidYouMean(absl::string_view word, absl::Span<const std::string> known);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_JOB_NEAREST_H_
