@@ -43,6 +43,24 @@ absl::string_view LevelName(LogLevel level) {
   return "error";
 }
 
+// `message` with control characters escaped, so that text of a peer can neither forge a line nor
+// drive the terminal.
+std::string OneLine(absl::string_view message) {
+  std::string out;
+  out.reserve(message.size());
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out.append("\\n");
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out.append(absl::StrFormat("\\x%02x", byte));
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
 std::string FormatLine(LogLevel level, const char* file, int line, absl::string_view message) {
   const std::string now =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
@@ -57,7 +75,7 @@ std::string FormatLine(LogLevel level, const char* file, int line, absl::string_
     json.EndObject();
     return out;
   }
-  return absl::StrCat(now, " ", LevelName(level), " ", message);
+  return absl::StrCat(now, " ", LevelName(level), " ", OneLine(message));
 }
 
 }  // namespace

@@ -3,7 +3,8 @@
 //   HR_LOG(kWarning) << "lease of batch " << id << " expired";
 //   HR_CHECK(live_ == 0) << live_ << " children outlive their scope";
 //
-// A log line never holds a prompt, an answer or a key: Secret has no operator<<.
+// Control characters in a message are escaped. A log line never holds a prompt, an answer or a key:
+// Secret has no operator<<.
 #ifndef HEADRACE_COMMON_BASE_LOG_H_
 #define HEADRACE_COMMON_BASE_LOG_H_
 
