@@ -114,18 +114,20 @@ void EpollReactor::RunPosted() {
 }
 
 void EpollReactor::WaitForFds(bool block) {
+  const MonoTime now = Now();
   int timeout_ms = 0;
   if (block) {
-    const MonoTime now = Now();
     const absl::Duration wait =
         HasTimers() ? std::clamp(NextTimer() - now, absl::ZeroDuration(), kMaxWait) : kMaxWait;
-    timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1))));
-    turn_us_.Record((now - turn_start_) / absl::Microseconds(1));
+    timeout_ms =
+        static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1))));
   }
+  turn_us_.Record((now - turn_start_) / absl::Microseconds(1));
   const int count = epoll_wait(epoll_fd_, events_.data(), kMaxEventsPerTurn, timeout_ms);
-  if (block) turn_start_ = Now();
+  const int error = errno;
+  turn_start_ = Now();
   if (count < 0) {
-    HR_CHECK(errno == EINTR) << "epoll_wait: errno " << errno;
+    HR_CHECK(error == EINTR) << "epoll_wait: errno " << error;
     return;
   }
   event_count_ = count;
@@ -144,10 +146,12 @@ void EpollReactor::WaitForFds(bool block) {
 }
 
 bool EpollReactor::Turn() {
+  if (turn_start_ == MonoTime()) turn_start_ = Now();
   FireTimers();
   RunReady();
   RunEndOfTurn();
-  WaitForFds(/*block=*/ready_.empty());
+  // The objects of posted functions and handlers may have died with the main task.
+  if (!main_done()) WaitForFds(/*block=*/ready_.empty());
   return true;
 }
 

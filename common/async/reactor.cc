@@ -12,6 +12,7 @@ Reactor::~Reactor() {
 }
 
 void Reactor::Arm(Timer* timer, MonoTime when, Timer::Function function, void* context) {
+  if (when == MonoTime::Max()) return Cancel(timer);
   timer->function_ = function;
   timer->context_ = context;
   timer->sequence_ = next_sequence_++;
@@ -94,13 +95,14 @@ void Reactor::RunEndOfTurn() {
 
 void Reactor::Run(Task<void> main) {
   auto handle = main.Release();
-  bool done = false;
+  main_done_ = false;
   handle.promise().SetOnDone(
-      [](void* context, std::coroutine_handle<>) { *static_cast<bool*>(context) = true; }, &done);
+      [](void* context, std::coroutine_handle<>) { *static_cast<bool*>(context) = true; },
+      &main_done_);
   Schedule(handle);
-  while (!done) {
+  while (!main_done_) {
     const bool alive = Turn();
-    HR_CHECK(alive || done) << "everything waits for an event that can never come";
+    HR_CHECK(alive || main_done_) << "everything waits for an event that can never come";
   }
   Task<void> owner(handle);
   handle.promise().TakeResult();

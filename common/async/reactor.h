@@ -76,7 +76,8 @@ class Reactor {
   // After the loop has ended, functions are kept and destroyed with the reactor.
   virtual void Post(absl::AnyInvocable<void()> function) = 0;
 
-  // Arms `timer`, or moves it when it is armed. A time in the past fires in the next turn.
+  // Arms `timer`, or moves it when it is armed. A time in the past fires in the next turn, and
+  // MonoTime::Max() never: that disarms.
   void Arm(Timer* timer, MonoTime when, Timer::Function function, void* context);
   void Cancel(Timer* timer);
 
@@ -86,13 +87,14 @@ class Reactor {
   }
 
   // Starts, changes or ends the watch on `fd`. After Unwatch() the handler is not called again, not
-  // even for an event that has already arrived. Close the fd only after Unwatch(). A virtual reactor
-  // has no file descriptors and CHECK-fails.
+  // even for an event that has already arrived. Close the fd only after Unwatch(). A virtual
+  // reactor has no file descriptors and CHECK-fails.
   virtual absl::Status Watch(int fd, uint32_t events, FdHandler* handler) = 0;
   virtual void Rewatch(int fd, uint32_t events, FdHandler* handler) = 0;
   virtual void Unwatch(int fd) = 0;
 
-  // Runs `main` and the loop until `main` has ended; rethrows what it threw.
+  // Runs `main` and the loop until `main` has ended; rethrows what it threw. Nothing posted or
+  // watched is called after the end of `main`.
   void Run(Task<void> main);
 
   size_t timer_count() const { return timers_.size(); }
@@ -107,6 +109,7 @@ class Reactor {
   virtual bool RunReady();
   void RunEndOfTurn();
   bool HasTimers() const { return !timers_.empty(); }
+  bool main_done() const { return main_done_; }
   MonoTime NextTimer() const { return timers_.empty() ? MonoTime::Max() : timers_.front()->when_; }
   // One turn. False if nothing can ever happen again: nothing ready, posted, armed or watched.
   virtual bool Turn() = 0;
@@ -126,6 +129,7 @@ class Reactor {
 
   std::vector<Timer*> timers_;  // a binary heap, earliest first
   uint64_t next_sequence_ = 0;
+  bool main_done_ = false;
   List<EndOfTurn> end_of_turn_;
 };
 

@@ -28,9 +28,7 @@ TaskScope::TaskScope(Reactor* reactor, StopToken parent)
   idle_.Set();
 }
 
-TaskScope::~TaskScope() {
-  HR_CHECK(live_ == 0) << live_ << " children outlive their scope";
-}
+TaskScope::~TaskScope() { HR_CHECK(live_ == 0) << live_ << " children outlive their scope"; }
 
 bool TaskScope::Spawn(Task<void> child) {
   if (closed_ || stopped()) return false;
@@ -43,7 +41,8 @@ bool TaskScope::Spawn(Task<void> child) {
 }
 
 void TaskScope::OnChildDone(void* scope, std::coroutine_handle<> child) {
-  // The child is still inside its last suspension, so its frame is destroyed at the end of the turn.
+  // The child is still inside its last suspension, so its frame is destroyed at the end of the
+  // turn.
   auto* self = static_cast<TaskScope*>(scope);
   self->finished_.push_back(child);
   self->reactor_->RequestEndOfTurn(self);

@@ -21,8 +21,8 @@ namespace headrace {
 //   for (...) scope.Spawn(Child(..., scope.token()));
 //   co_await scope.Join();
 //
-// The scope's state is OPEN until Join() or RequestStop(); then Spawn refuses. A stop only asks: the
-// children end by themselves at their next wait. A child that throws is a bug and aborts the
+// The scope's state is OPEN until Join() or RequestStop(); then Spawn refuses. A stop only asks:
+// the children end by themselves at their next wait. A child that throws is a bug and aborts the
 // process with what it threw; work that may fail returns its failure as a value.
 class TaskScope : private EndOfTurn {
  public:
@@ -30,8 +30,8 @@ class TaskScope : private EndOfTurn {
   TaskScope(Reactor* reactor, StopToken parent);
   ~TaskScope() override;
 
-  // Starts `child` in a later step of the loop. False, with the child dropped before its start, once
-  // the scope is stopped or joined.
+  // Starts `child` in a later step of the loop. False, with the child dropped before its start,
+  // once the scope is stopped or joined.
   bool Spawn(Task<void> child);
 
   // Asks all children to stop. The first reason wins.

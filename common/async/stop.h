@@ -15,18 +15,18 @@ namespace headrace {
 
 enum class StopCode {
   kNone = 0,
-  kDeadline,      // the owner's time is up
-  kShutdown,      // the process or the role ends
-  kDrain,         // no new work; what is under way may end
-  kPolicy,        // a failure policy ended the scope
-  kLeaseLost,     // the coordinator gave the batch to another worker
-  kAlreadyDone,   // the item has a durable outcome from elsewhere
-  kAccountStop,   // the provider refuses the account: no money, bad key
-  kConfigStop,    // the same configuration error again and again
-  kPeerLost,      // the other side of a stream is gone
-  kTimeout,       // one timer of one operation
-  kUser,          // cancelled by a person
-  kOwnerDone,     // the owner needs the result no more
+  kDeadline,     // the owner's time is up
+  kShutdown,     // the process or the role ends
+  kDrain,        // no new work; what is under way may end
+  kPolicy,       // a failure policy ended the scope
+  kLeaseLost,    // the coordinator gave the batch to another worker
+  kAlreadyDone,  // the item has a durable outcome from elsewhere
+  kAccountStop,  // the provider refuses the account: no money, bad key
+  kConfigStop,   // the same configuration error again and again
+  kPeerLost,     // the other side of a stream is gone
+  kTimeout,      // one timer of one operation
+  kUser,         // cancelled by a person
+  kOwnerDone,    // the owner needs the result no more
 };
 
 absl::string_view StopCodeName(StopCode code);

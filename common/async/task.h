@@ -49,6 +49,7 @@ class PromiseBase {
 
   // Runs the task from its start; true if it ended at once, else `parent` is resumed later.
   bool StartUnder(std::coroutine_handle<> self, std::coroutine_handle<> parent) {
+    HR_CHECK(parent_ == nullptr) << "a task was awaited twice";
     parent_ = parent;
     self.resume();
     if (done_) return true;

@@ -49,7 +49,7 @@ bool VirtualReactor::Turn() {
   FireTimers();
   RunReady();
   RunEndOfTurn();
-  if (!ready_.empty() || !posted_.empty()) return true;
+  if (main_done() || !ready_.empty() || !posted_.empty()) return true;
   if (!HasTimers()) return false;
   if (NextTimer() > now_) now_ = NextTimer();
   return true;

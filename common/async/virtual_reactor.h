@@ -27,8 +27,8 @@ class VirtualReactor final : public Reactor {
   void Rewatch(int fd, uint32_t events, FdHandler* handler) override;
   void Unwatch(int fd) override;
 
-  // Called before each resumption of a coroutine with the number of resumptions so far. A test stops
-  // a scope at step k for every k, and so at every suspension point.
+  // Called before each resumption of a coroutine with the number of resumptions so far. A test
+  // stops a scope at step k for every k, and so at every suspension point.
   void set_step_hook(absl::AnyInvocable<void(uint64_t step)> hook) { step_hook_ = std::move(hook); }
   uint64_t steps() const { return steps_; }
 

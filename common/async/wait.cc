@@ -7,13 +7,11 @@ namespace headrace {
 void Waiter::Suspend(Reactor* reactor, std::coroutine_handle<> handle) {
   reactor_ = reactor;
   handle_ = handle;
-  callback_.Arm(
-      stop_,
-      [](void* self) { static_cast<Waiter*>(self)->Resume(); },
-      this);
+  callback_.Arm(stop_, [](void* self) { static_cast<Waiter*>(self)->Resume(); }, this);
 }
 
 void Waiter::Wake() {
+  if (handle_ == nullptr) return;  // a stop came first, and the coroutine has not run since
   woken_ = true;
   Resume();
 }
@@ -27,8 +25,7 @@ void Waiter::Resume() {
 }
 
 void Sleep::await_suspend(std::coroutine_handle<> handle) {
-  reactor_->Arm(
-      &timer_, until_, [](void* self) { static_cast<Waiter*>(self)->Wake(); }, &waiter_);
+  reactor_->Arm(&timer_, until_, [](void* self) { static_cast<Waiter*>(self)->Wake(); }, &waiter_);
   waiter_.Suspend(reactor_, handle);
 }
 
@@ -88,7 +85,6 @@ bool Semaphore::Awaiter::await_resume() {
 
 DeadlineSource::DeadlineSource(Reactor* reactor, MonoTime deadline, StopToken parent, StopCode code)
     : reactor_(reactor), deadline_(deadline), code_(code), source_(parent) {
-  if (deadline == MonoTime::Max()) return;
   reactor_->Arm(
       &timer_, deadline,
       [](void* self) {

@@ -15,8 +15,8 @@
 
 namespace headrace {
 
-// One suspended coroutine in a queue of waiters. For the primitives below; a coroutine frame that is
-// destroyed while it waits leaves the queue.
+// One suspended coroutine in a queue of waiters. For the primitives below; a coroutine frame that
+// is destroyed while it waits leaves the queue.
 class Waiter : public ListNode<Waiter> {
  public:
   explicit Waiter(StopToken stop) : stop_(stop) {}
@@ -25,7 +25,8 @@ class Waiter : public ListNode<Waiter> {
   bool stopped_before() const { return stop_.stopped(); }
   // Suspends `handle` until Wake() or the stop.
   void Suspend(Reactor* reactor, std::coroutine_handle<> handle);
-  // Leaves the queue and schedules the coroutine, which will find woken() true.
+  // Leaves the queue and schedules the coroutine, which will find woken() true. Does nothing after
+  // a stop.
   void Wake();
   bool woken() const { return woken_; }
 
@@ -105,7 +106,8 @@ class Event {
 };
 
 // A counted set of permits, granted in the order of asking: a large request at the head is not
-// starved by small ones behind it.
+// starved by small ones behind it. One that is larger than the capacity holds up the queue until it
+// gives up or the capacity grows.
 class Semaphore {
  public:
   Semaphore(Reactor* reactor, int64_t capacity) : reactor_(reactor), capacity_(capacity) {}
