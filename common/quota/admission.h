@@ -1,5 +1,5 @@
-// What the item loop sees of a pool: wait for admission, then settle. One Admission object per worker
-// and pool; it asks the store in batches for all waiting attempts, so that nobody polls.
+// What the item loop sees of a pool: wait for admission, then settle. One Admission object per
+// worker and pool; it asks the store in batches for all waiting attempts, so that nobody polls.
 #ifndef HEADRACE_COMMON_QUOTA_ADMISSION_H_
 #define HEADRACE_COMMON_QUOTA_ADMISSION_H_
 
@@ -17,8 +17,8 @@
 namespace headrace::quota {
 
 struct AdmissionOptions {
-  absl::Duration horizon = absl::Seconds(2);  // how far ahead send times are booked
-  int max_batch = 64;                         // attempts per question to the store
+  absl::Duration horizon = absl::Seconds(2);      // how far ahead send times are booked
+  int max_batch = 64;                             // attempts per question to the store
   absl::Duration late = absl::Milliseconds(500);  // a send later than this is booked anew
 };
 
@@ -30,6 +30,8 @@ struct Ticket {
   Costs reserved{};
   absl::Duration waited;
   std::string text;  // for kNeverFits, kClosed, kError
+  uint64_t job_id = 0;
+  uint32_t model = 0;
 };
 
 class Admission {
@@ -39,17 +41,25 @@ class Admission {
             AdmissionOptions options = {});
   ~Admission();
 
-  // Suspends until the attempt may be sent, in the order of asking among equal weights. An admitted
-  // ticket must be settled exactly once. A stop while waiting gives back what was booked.
+  // Suspends until the attempt may be sent; does not suspend when it may be sent at once and
+  // nothing else waits. Attempts of one (job, model) go in the order of asking; several of them
+  // share the pool by weight. An admitted ticket must be settled exactly once. A stop while waiting
+  // gives back what was booked.
   Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop);
 
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty);
 
+  // Attempts that wait: asked for and not answered, or booked for a later time.
   int64_t waiting() const;
+  // Sends that were booked and had to be booked anew: too late, or a gate was set in between.
+  int64_t rebooked() const;
+  // Questions to the store: reservations asked in batches or one by one.
+  int64_t asked() const;
   PoolSnapshot Snapshot() const;
 
-  // Ends the dispatcher; all Admit() calls must have ended or be stopped.
+  // Ends the dispatcher; all Admit() calls must have ended or be stopped. Needed before destruction
+  // unless no attempt ever had to wait.
   Task<void> Shutdown();
 
  private:

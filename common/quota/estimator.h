@@ -12,11 +12,11 @@ namespace headrace::quota {
 
 // Countable properties of a prompt that token counts depend on.
 struct PromptFeatures {
-  int64_t letters = 0;       // ASCII letters and spaces
-  int64_t symbols = 0;       // ASCII digits, punctuation, control
-  int64_t latin = 0;         // other characters below U+0250
-  int64_t cjk = 0;           // Han, kana, hangul
-  int64_t other = 0;         // every other code point
+  int64_t letters = 0;  // ASCII letters and spaces
+  int64_t symbols = 0;  // ASCII digits, punctuation, control
+  int64_t latin = 0;    // other characters below U+0250
+  int64_t cjk = 0;      // Han, kana, hangul
+  int64_t other = 0;    // every other code point
   int64_t messages = 0;
   int64_t images = 0;
 };

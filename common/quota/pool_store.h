@@ -2,6 +2,8 @@
 #ifndef HEADRACE_COMMON_QUOTA_POOL_STORE_H_
 #define HEADRACE_COMMON_QUOTA_POOL_STORE_H_
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/async/list.h"
 #include "common/async/task.h"
 #include "common/base/time.h"
 #include "common/quota/quota.h"
@@ -16,7 +19,7 @@
 namespace headrace::quota {
 
 struct ReserveRequest {
-  ReservationId id;
+  ReservationId id{};
   uint64_t job_id = 0;
   uint32_t model = 0;
   double weight = 1;  // of the model within the pool
@@ -31,9 +34,9 @@ struct ReserveAnswer {
     kClosed,     // the account is stopped; `text` says why
   };
   Kind kind = Kind::kRetryAt;
-  MonoTime at;
+  MonoTime at{};
   Dimension binding = Dimension::kRequests;  // what limits: meaningful unless the send time is now
-  std::string text;
+  std::string text{};
 };
 
 // What became of an attempt, for settlement.
@@ -53,21 +56,39 @@ struct Penalty {
     kStop,      // close the pool: `text` says why
   };
   Kind kind = Kind::kRate;
-  std::optional<Dimension> dimension;
-  std::optional<absl::Duration> retry_after;
-  MonoTime sent_at;  // of the attempt that was told: one cut per congestion event
-  std::string text;
+  std::optional<Dimension> dimension{};
+  std::optional<absl::Duration> retry_after{};
+  MonoTime sent_at{};  // of the attempt that was told: one cut per congestion event
+  std::string text{};
 };
 
 struct PoolSnapshot {
   Costs charged_last_minute{};
-  Costs limits{};           // 0: not limited
-  int64_t in_flight = 0;    // reservations not settled yet
+  Costs limits{};                       // 0: not limited
+  int64_t in_flight = 0;                // reservations not settled yet
   std::optional<Dimension> limited_by;  // what the last answers that had to wait waited for
   MonoTime gate_until;
   int64_t penalties = 0;
   bool closed = false;
   std::string closed_text;
+  double rate_share = 1;      // of the limits; below 1 after a cut, until it has grown back
+  double capacity_share = 1;  // the same of what may be in flight
+  int64_t expired = 0;        // reservations that nobody settled in time
+};
+
+// What a store knows of a pool without asking anybody.
+struct PoolHint {
+  uint64_t epoch = 0;      // changes when every booked send must be booked anew
+  MonoTime gate_until{};   // nothing may be sent before
+  int64_t free_slots = 0;  // of the gauge; large when the pool has none
+};
+
+// Is told when asking the pool again may give another answer than before: a slot was freed, a gate
+// was set, the account was stopped. Called inside Settle() and Penalize(); must not suspend.
+class PoolListener : public ListNode<PoolListener> {
+ public:
+  virtual ~PoolListener() { Unlink(); }
+  virtual void OnPoolChanged() = 0;
 };
 
 class PoolStore {
@@ -87,6 +108,21 @@ class PoolStore {
   virtual void Penalize(absl::string_view pool, const Penalty& penalty) = 0;
 
   virtual PoolSnapshot Snapshot(absl::string_view pool) const = 0;
+
+  // The answer to one request where the store can give it without waiting; empty where it cannot,
+  // and for an unknown pool.
+  virtual std::optional<ReserveAnswer> ReserveNow(absl::string_view pool,
+                                                  const ReserveRequest& request,
+                                                  absl::Duration horizon) {
+    return std::nullopt;
+  }
+
+  virtual PoolHint Hint(absl::string_view pool) const {
+    return PoolHint{.free_slots = std::numeric_limits<int64_t>::max()};
+  }
+
+  // `listener` is told until it is unlinked or destroyed. Does nothing for an unknown pool.
+  virtual void Listen(absl::string_view pool, PoolListener* listener) {}
 };
 
 }  // namespace headrace::quota

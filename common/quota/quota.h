@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/ids.h"
@@ -18,7 +19,7 @@ namespace headrace::quota {
 
 enum class Dimension : uint8_t {
   kRequests,
-  kTokens,        // input and output together
+  kTokens,  // input and output together
   kInputTokens,
   kOutputTokens,
   kInFlight,
@@ -38,8 +39,8 @@ enum class Mechanics : uint8_t {
 struct DimensionSpec {
   Dimension dimension = Dimension::kRequests;
   Mechanics mechanics = Mechanics::kBucket;
-  int64_t limit = 0;                            // units per period, or slots; > 0
-  absl::Duration period = absl::Minutes(1);     // of a bucket
+  int64_t limit = 0;                               // units per period, or slots; > 0
+  absl::Duration period = absl::Minutes(1);        // of a bucket
   absl::Duration burst = absl::Milliseconds(250);  // credit that a bucket may save up
 };
 
@@ -47,7 +48,14 @@ struct PoolSpec {
   std::string name;
   std::vector<DimensionSpec> dimensions;
   double utilisation = 0.995;  // share of each rate limit that is used, (0, 1]
+  // A reservation that nobody settles is given up this long after its send time: what it took stays
+  // charged, its slot is freed. Longer than any request of the job may take.
+  absl::Duration reservation_timeout = absl::Minutes(30);
 };
+
+// InvalidArgument, naming pool and dimension, unless every number is in its range: limits in
+// [1, 10^12], periods in [1 s, 31 days], bursts in [0, period], no dimension twice.
+absl::Status ValidatePool(const PoolSpec& spec);
 
 // Unique among all attempts of all workers for ever: makes reserve and settle idempotent.
 using ReservationId = StrongId<struct ReservationIdTag>;

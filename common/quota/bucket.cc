@@ -1,0 +1,61 @@
+#include "common/quota/bucket.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/numeric/int128.h"
+#include "absl/time/time.h"
+#include "common/base/log.h"
+
+namespace headrace::quota {
+namespace {
+
+// A period in ticks stays below this, so that period * kFullShare fits 2^53 with a bit to spare.
+constexpr int64_t kMaxPeriodTicks = int64_t{1} << 40;
+constexpr int64_t kMaxScale = int64_t{1} << 14;
+constexpr int64_t kMaxOverrun = 16;  // chosen: an actual cost beyond 16 limits is an error of units
+constexpr int64_t kMillion = 1'000'000;
+
+int64_t ScaleFor(int64_t period_us) {
+  int64_t scale = 1;
+  while (scale < kMaxScale && period_us * scale * 2 <= kMaxPeriodTicks) scale *= 2;
+  return scale;
+}
+
+}  // namespace
+
+Bucket::Bucket(const DimensionSpec& spec, double utilisation)
+    : dimension_(spec.dimension),
+      limit_(spec.limit),
+      burst_us_(absl::ToInt64Microseconds(spec.burst)),
+      scale_(ScaleFor(absl::ToInt64Microseconds(spec.period))) {
+  const int64_t share_millionths = std::max<int64_t>(1, std::llround(utilisation * kMillion));
+  const absl::int128 period = absl::int128(absl::ToInt64Microseconds(spec.period)) * scale_;
+  const absl::int128 rate = absl::int128(limit_) * share_millionths;
+  price_ = static_cast<int64_t>((period * kMillion + rate - 1) / rate);
+}
+
+int64_t Bucket::Ticks(int64_t cost, int64_t share) const {
+  const int64_t price = share == kFullShare ? price_ : (price_ * kFullShare + share - 1) / share;
+  return std::clamp<int64_t>(cost, 0, limit_ * kMaxOverrun) * price;
+}
+
+void Bucket::Take(int64_t at_us, int64_t gate_until_us, int64_t ticks) {
+  HR_CHECK(at_us >= Earliest(gate_until_us)) << DimensionName(dimension_);
+  const int64_t tat_us = std::max(Tat(gate_until_us), at_us);
+  if (tat_us != tat_us_) {
+    tat_us_ = tat_us;
+    tat_ticks_ = 0;
+  }
+  Correct(ticks);
+}
+
+void Bucket::Correct(int64_t ticks) {
+  const int64_t total = tat_ticks_ + ticks;
+  int64_t micros = total / scale_;
+  if (total % scale_ < 0) --micros;
+  tat_us_ += micros;
+  tat_ticks_ = total - micros * scale_;
+}
+
+}  // namespace headrace::quota

@@ -1,0 +1,73 @@
+// Fair shares: start-time fair queueing between flows, one flow per (job, model).
+//
+// A flow's virtual time is what it has been given, in microseconds of the whole pool, divided by
+// its weight. A flow yields while another one that was refused is more than kFairWindow behind it.
+// Who is furthest behind never yields, so the pool never idles for fairness. A flow that comes back
+// from a pause is lifted to the virtual time of the pool and can neither claim what it did not use
+// nor be held to what it used alone (the counter lift of VTC, arXiv 2401.00588).
+#ifndef HEADRACE_COMMON_QUOTA_FLOWS_H_
+#define HEADRACE_COMMON_QUOTA_FLOWS_H_
+
+#include <compare>
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace headrace::quota {
+
+struct FlowKey {
+  uint64_t job_id = 0;
+  uint32_t model = 0;
+
+  friend auto operator<=>(const FlowKey&, const FlowKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const FlowKey& key) {
+    return H::combine(std::move(state), key.job_id, key.model);
+  }
+};
+
+// How far a flow may be ahead of another: of pool time, chosen, not measured.
+inline constexpr int64_t kFairWindowUs = 250'000;
+
+// Weights are kept in thousandths, clamped to [0.001, 1,000,000].
+int64_t WeightMilli(double weight);
+
+// `us` of pool time as virtual time of a flow. |us| is below 2^43: 100 days.
+inline int64_t VirtualUs(int64_t us, int64_t weight_milli) { return us * 1000 / weight_milli; }
+
+class FlowTable {
+ public:
+  // Call before the other functions for each request. A flow that was not refused within
+  // `window_us` has no backlog and is lifted.
+  void Ask(FlowKey key, double weight, int64_t now_us, int64_t window_us);
+  // True when another flow, refused within `window_us`, must go first.
+  bool MustYield(FlowKey key, int64_t now_us, int64_t window_us) const;
+  void Served(FlowKey key, int64_t pool_us);
+  void Refused(FlowKey key, int64_t now_us);
+  // Corrects what the flow was given, of either sign. Nothing for a flow that is forgotten.
+  void Correct(FlowKey key, int64_t pool_us);
+
+  size_t size() const { return flows_.size(); }
+
+ private:
+  static constexpr int64_t kNever = -(int64_t{1} << 52);
+
+  struct Flow {
+    int64_t virtual_us = 0;
+    int64_t weight_milli = 1000;
+    int64_t seen_us = 0;
+    int64_t refused_us = kNever;
+    bool refused = false;  // the last answer was a refusal
+  };
+
+  void Sweep(int64_t now_us, int64_t window_us);
+
+  absl::flat_hash_map<FlowKey, Flow> flows_;
+  int64_t virtual_us_ = 0;  // of the pool: the largest start of what was served
+  size_t sweep_at_ = 64;
+};
+
+}  // namespace headrace::quota
+
+#endif  // HEADRACE_COMMON_QUOTA_FLOWS_H_

@@ -1,0 +1,108 @@
+// PoolModel: the admission rules of one pool as pure state. It reads no clock and does no I/O: the
+// memory store runs it on the reactor, and a script keeps the same state in Redis.
+//
+// A reservation's life:
+//   Reserve -> kSendAt --(sent)-----> Settle kCharged | kUnknown | kRejected
+//                      `-(not sent)-> Settle kNotSent
+//                      `-(nobody settles)-> expired: stays charged, its slot is freed
+//
+// Send times never go back: each is at least that of the last open booking, so that what a
+// settlement gives back is used behind the booked sends and not in a heap on top of them.
+//
+// One worked race: attempts 1..9 are in flight, 10..19 booked for the next second. 3 comes back
+// with 429 and a hint of 5 s. Penalize() sets the gate and takes back the charges of 10..19 (they
+// are voided); whoever holds them settles kNotSent, which frees their slots and moves nothing, and
+// asks again: kRetryAt until the gate opens. 4..9 also come back with 429: the gate may grow, but
+// the rate is cut once, as they were sent before the cut. If 10 was sent all the same, its
+// settlement charges it in full.
+#ifndef HEADRACE_COMMON_QUOTA_MODEL_H_
+#define HEADRACE_COMMON_QUOTA_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/time.h"
+#include "common/quota/bucket.h"
+#include "common/quota/flows.h"
+#include "common/quota/ledger.h"
+#include "common/quota/pool_store.h"
+#include "common/quota/quota.h"
+#include "common/quota/shares.h"
+#include "common/quota/usage_ring.h"
+
+namespace headrace::quota {
+
+class PoolModel {
+ public:
+  // More open reservations than this get kRetryAt. Chosen: far above any real pool.
+  static constexpr int64_t kMaxOpen = 1 << 20;
+  // A longer Retry-After gates the pool for this long; the next 429 then gates it again.
+  static constexpr absl::Duration kMaxGate = absl::Minutes(10);
+
+  // `spec` must pass ValidatePool().
+  explicit PoolModel(const PoolSpec& spec);
+
+  // `now` may step back: the model keeps the latest it has seen. Answers as PoolStore::Reserve()
+  // says; `horizon` is clamped to [0, 60 s]. A repeated id gets the answer of the first time while
+  // the reservation is open or among the last Ledger::kMaxClosed closed ones.
+  ReserveAnswer Reserve(MonoTime now, const ReserveRequest& request, absl::Duration horizon);
+  // True if the pool had no free slot and has one now.
+  bool Settle(MonoTime now, ReservationId id, Settlement settlement, const Costs& actual);
+  // True if booked sends became void.
+  bool Penalize(MonoTime now, const Penalty& penalty);
+
+  PoolSnapshot Snapshot(MonoTime now) const;
+  PoolHint Hint() const;
+  int64_t open() const { return ledger_.open(); }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+ private:
+  int64_t Advance(MonoTime now);
+  std::optional<ReserveAnswer> AnswerAgain(const ReserveRequest& request);
+  std::optional<ReserveAnswer> NeverFits(const Costs& costs) const;
+  ReserveAnswer Refuse(int64_t now_us, const ReserveRequest& request, int64_t at_us,
+                       Dimension binding);
+  void Book(const ReserveRequest& request, const Costs& costs, int64_t at_us, Dimension binding);
+  void Charge(const Reservation& reservation, const Costs& before, const Costs& after);
+  int64_t PoolUs(const Costs& costs, int64_t share) const;
+  int64_t LastBooked(int64_t now_us);
+  int64_t Slots() const;
+  void Reap(int64_t now_us);
+  void VoidBooked(int64_t now_us);
+  void CutCapacity(int64_t now_us, int64_t sent_us);
+  void NoteWait(int64_t now_us, Dimension binding);
+
+  const std::string name_;
+  const int64_t expire_us_;
+  std::vector<Bucket> buckets_;
+  int64_t gauge_ = 0;  // slots, 0: not limited
+
+  Ledger ledger_;
+  FlowTable flows_;
+  UsageRing usage_;
+  int64_t now_us_ = 0;
+
+  // The provider's word.
+  int64_t gate_until_us_ = 0;
+  Dimension gate_dimension_ = Dimension::kRequests;
+  uint64_t epoch_ = 0;
+  GrowingShare rate_;
+  GrowingShare capacity_;
+  int64_t capacity_base_ = 0;  // what was in flight when the capacity was cut
+  bool closed_ = false;
+  std::string closed_text_;
+
+  // For people and for wake-ups.
+  int64_t penalties_ = 0;
+  int64_t expired_ = 0;
+  int64_t slot_refused_us_ = -(int64_t{1} << 52);
+  int64_t waited_us_ = 0;  // the last time that an answer was to wait
+  Dimension waited_for_ = Dimension::kRequests;
+};
+
+}  // namespace headrace::quota
+
+#endif  // HEADRACE_COMMON_QUOTA_MODEL_H_

@@ -1,0 +1,75 @@
+#include "common/quota/waiting_line.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+
+namespace headrace::quota {
+
+void WaitingLine::Add(WaitingAttempt* attempt, bool again) {
+  if (flows_.size() >= sweep_at_) Sweep();
+  const ReserveRequest& request = attempt->request;
+  WaitingFlow* flow = &flows_[FlowKey{request.job_id, request.model}];
+  flow->weight_milli = WeightMilli(request.weight);
+  if (flow->empty()) {
+    flow->virtual_us = std::max(flow->virtual_us, virtual_us_);
+    flow->active_index = active_.size();
+    active_.push_back(flow);
+  }
+  attempt->flow = flow;
+  attempt->again = again;
+  (again ? flow->again : flow->fresh).PushBack(attempt);
+  ++size_;
+}
+
+void WaitingLine::Remove(WaitingAttempt* attempt) {
+  WaitingFlow* flow = attempt->flow;
+  HR_CHECK(flow != nullptr && attempt->linked()) << "an attempt left the line twice";
+  attempt->Unlink();
+  attempt->flow = nullptr;
+  --size_;
+  if (!flow->empty()) return;
+  active_.back()->active_index = flow->active_index;
+  active_[flow->active_index] = active_.back();
+  active_.pop_back();
+}
+
+WaitingAttempt* WaitingLine::First() {
+  if (active_.empty()) return nullptr;
+  WaitingFlow* flow = active_.front();
+  return flow->again.empty() ? flow->fresh.front() : flow->again.front();
+}
+
+WaitingFlow* WaitingLine::Earliest() {
+  WaitingFlow* earliest = nullptr;
+  for (WaitingFlow* flow : active_) {
+    if (flow->cursor == nullptr) continue;
+    if (earliest == nullptr || flow->tag_us < earliest->tag_us) earliest = flow;
+  }
+  return earliest;
+}
+
+void WaitingLine::Served(FlowKey key, int64_t pool_us) {
+  const auto it = flows_.find(key);
+  if (it == flows_.end()) return;
+  WaitingFlow& flow = it->second;
+  if (flow.empty()) flow.virtual_us = std::max(flow.virtual_us, virtual_us_);
+  virtual_us_ = std::max(virtual_us_, flow.virtual_us);
+  flow.virtual_us += VirtualUs(pool_us, flow.weight_milli);
+}
+
+void WaitingLine::Correct(FlowKey key, int64_t pool_us) {
+  const auto it = flows_.find(key);
+  if (it != flows_.end()) it->second.virtual_us += VirtualUs(pool_us, it->second.weight_milli);
+}
+
+// A flow that comes back starts at the virtual time of the pool, so nothing is lost with an empty
+// one that is not ahead of it.
+void WaitingLine::Sweep() {
+  absl::erase_if(flows_, [this](const auto& entry) {
+    return entry.second.empty() && entry.second.virtual_us <= virtual_us_;
+  });
+  sweep_at_ = std::max<size_t>(64, flows_.size() * 2);
+}
+
+}  // namespace headrace::quota
