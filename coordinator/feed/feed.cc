@@ -1,0 +1,112 @@
+#include "coordinator/feed/feed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace headrace {
+namespace {
+
+v1::Item ToItem(ItemId id, RenderedRow row) {
+  v1::Item item;
+  item.set_item(id.value());
+  item.set_row(row.row.value());
+  *item.mutable_custom_id() = std::move(row.custom_id);
+  *item.mutable_user() = std::move(row.user);
+  *item.mutable_system() = std::move(row.system);
+  *item.mutable_expected() = std::move(row.expected);
+  *item.mutable_body() = std::move(row.body);
+  *item.mutable_url() = std::move(row.url);
+  *item.mutable_messages_json() = std::move(row.messages_json);
+  return item;
+}
+
+}  // namespace
+
+Feed::Feed(ModelIndex model, size_t depth, const Dataset* dataset, JobState* state,
+           BlockingThread* thread, TaskScope* scope, Hooks hooks)
+    : model_(model),
+      depth_(depth),
+      dataset_(dataset),
+      state_(state),
+      thread_(thread),
+      scope_(scope),
+      hooks_(std::move(hooks)) {}
+
+Feed::~Feed() = default;
+
+void Feed::Refill() {
+  // Reading in halves of the depth keeps the dataset thread's turns long and the memory bounded.
+  if (reading_ || scope_->stopped() || ready_.size() > depth_ / 2) return;
+  std::vector<RowIndex> wanted = state_->Take(model_, depth_ - ready_.size());
+  if (wanted.empty()) return;
+  reading_ = true;
+  scope_->Spawn(ReadAhead(this, std::move(wanted), state_->pass(model_)));
+}
+
+Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted, uint32_t pass) {
+  auto read = [self, &wanted, pass] { return self->ReadRows(wanted, pass); };
+  Rows rows = co_await self->thread_->Run(read);
+  self->reading_ = false;
+  if (!rows.status.ok()) {
+    self->hooks_.on_error(rows.status);
+    co_return;
+  }
+  for (RenderedRow& row : rows.rows) {
+    std::string error = std::move(row.error);
+    v1::Item item = ToItem(self->state_->item(row.row, self->model_), std::move(row));
+    if (error.empty()) {
+      self->ready_.push_back(std::move(item));
+    } else {
+      self->hooks_.on_bad_row(std::move(item), std::move(error));
+    }
+  }
+  self->hooks_.on_ready();
+}
+
+Feed::Rows Feed::ReadRows(const std::vector<RowIndex>& wanted, uint32_t pass) {
+  Rows result;
+  if (cursor_ == nullptr || cursor_pass_ != pass) {
+    absl::StatusOr<std::unique_ptr<RowCursor>> cursor = dataset_->NewCursor();
+    if (!cursor.ok()) {
+      result.status = cursor.status();
+      return result;
+    }
+    cursor_ = *std::move(cursor);
+    cursor_pass_ = pass;
+  }
+  result.rows.reserve(wanted.size());
+  for (RowIndex row : wanted) {
+    absl::StatusOr<std::optional<RenderedRow>> rendered = cursor_->ReadAt(row);
+    if (!rendered.ok()) {
+      result.status = rendered.status();
+      return result;
+    }
+    if (!rendered->has_value() || (*rendered)->row != row) {
+      result.status = absl::DataLossError(
+          absl::StrCat("row ", row.value(), " is gone: the dataset changed while the job ran"));
+      return result;
+    }
+    result.rows.push_back(*std::move(*rendered));
+  }
+  return result;
+}
+
+std::vector<v1::Item> Feed::Take(size_t max) {
+  const size_t count = std::min(max, ready_.size());
+  std::vector<v1::Item> items;
+  items.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    items.push_back(std::move(ready_.front()));
+    ready_.pop_front();
+  }
+  Refill();
+  return items;
+}
+
+void Feed::GiveBack(std::vector<v1::Item> items) {
+  for (auto it = items.rbegin(); it != items.rend(); ++it) ready_.push_front(std::move(*it));
+}
+
+}  // namespace headrace

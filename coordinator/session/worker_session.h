@@ -1,0 +1,97 @@
+// One worker's session as the coordinator sees it: handshake, credits, messages out, chunks in and
+// their acknowledgements in order. The job behind it is a SessionHost.
+#ifndef HEADRACE_COORDINATOR_SESSION_WORKER_SESSION_H_
+#define HEADRACE_COORDINATOR_SESSION_WORKER_SESSION_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/async/reactor.h"
+#include "common/async/scope.h"
+#include "common/async/stop.h"
+#include "common/async/task.h"
+#include "common/rpc/message_stream.h"
+#include "coordinator/plan/lease_table.h"
+#include "headrace/v1/session.pb.h"
+
+namespace headrace {
+
+using CoordinatorStream = rpc::MessageStream<v1::CoordinatorMessage, v1::WorkerMessage>;
+
+class WorkerSession;
+
+class SessionHost {
+ public:
+  virtual ~SessionHost() = default;
+  // After the handshake: send what the worker needs to know.
+  virtual void OnSessionOpen(WorkerSession* session) = 0;
+  // The worker can take more items.
+  virtual void OnCredits(WorkerSession* session) = 0;
+  // A chunk; call session->ChunkDurable(seq) when everything in it is on disk.
+  virtual void OnResults(WorkerSession* session, v1::Results results) = 0;
+  virtual void OnBeat(WorkerSession* session, const v1::Beat& beat) = 0;
+  // The session is over; its pointer is dead afterwards.
+  virtual void OnSessionClosed(WorkerSession* session) = 0;
+};
+
+struct SessionOptions {
+  absl::Duration lease = absl::Seconds(60);
+  absl::Duration beat = absl::Seconds(1);
+  uint64_t max_chunk_bytes = uint64_t{16} << 20;
+  uint64_t max_unacked_bytes = uint64_t{32} << 20;
+  std::string boot_id;
+};
+
+class WorkerSession {
+ public:
+  // `host` outlives it.
+  WorkerSession(Reactor* reactor, SessionId id, std::unique_ptr<CoordinatorStream> stream,
+                SessionOptions options, SessionHost* host);
+
+  // Speaks the session until the worker leaves, the stream breaks, or `stop`. Awaited once.
+  Task<void> Run(StopToken stop);
+
+  SessionId id() const { return id_; }
+  const std::string& worker_id() const { return worker_id_; }
+  const v1::Beat& last_beat() const { return last_beat_; }
+  MonoTime last_heard() const { return last_heard_; }
+
+  // Items that the worker can take now.
+  uint64_t credits() const { return want_total_ > granted_ ? want_total_ - granted_ : 0; }
+  // Queues `grant`; it must be within the credits.
+  void SendGrant(v1::Grant grant);
+  void Send(v1::CoordinatorMessage message);
+
+  // Acknowledges in order: a chunk that is durable before an earlier one waits for that.
+  void ChunkDurable(uint64_t seq);
+
+ private:
+  Task<absl::Status> Handshake(StopToken stop);
+  Task<void> WriteLoop();
+  void OnMessage(v1::WorkerMessage message);
+
+  Reactor* const reactor_;
+  const SessionId id_;
+  const std::unique_ptr<CoordinatorStream> stream_;
+  const SessionOptions options_;
+  SessionHost* const host_;
+  std::string worker_id_;
+  v1::Beat last_beat_;
+  MonoTime last_heard_;
+  uint64_t want_total_ = 0;
+  uint64_t granted_ = 0;
+  uint64_t acked_ = 0;
+  bool saw_chunk_ = false;
+  std::set<uint64_t> durable_;              // beyond acked_
+  std::deque<v1::CoordinatorMessage> out_;  // grants within credits, and a bounded rest
+  Event outgoing_;
+  TaskScope scope_;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_SESSION_WORKER_SESSION_H_

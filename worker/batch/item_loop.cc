@@ -1,0 +1,279 @@
+#include "worker/batch/item_loop.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/base/utf8.h"
+
+namespace headrace {
+namespace {
+
+// Messages of failures travel in every result chunk. Chosen, not measured.
+constexpr size_t kMaxMessageBytes = 2000;
+
+quota::Costs ToCosts(int64_t input_tokens, int64_t output_tokens) {
+  quota::Costs costs{};
+  costs[static_cast<size_t>(quota::Dimension::kRequests)] = 1;
+  costs[static_cast<size_t>(quota::Dimension::kTokens)] = input_tokens + output_tokens;
+  costs[static_cast<size_t>(quota::Dimension::kInputTokens)] = input_tokens;
+  costs[static_cast<size_t>(quota::Dimension::kOutputTokens)] = output_tokens;
+  costs[static_cast<size_t>(quota::Dimension::kInFlight)] = 1;
+  return costs;
+}
+
+}  // namespace
+
+// What the loop knows of its item between two waits.
+struct ItemLoop::Progress {
+  Progress(const ItemInput& i, const RetryOptions& retry) : input(i), rule(retry) {}
+
+  const ItemInput input;
+  RetryRule rule;
+  MonoTime begun;
+  absl::Time started;
+  provider::BuiltRequest built;
+  quota::Ticket ticket;
+  http::CallResult result;
+  provider::Reply reply;
+  StopReason refused;  // the pool's own refusal
+  bool holds_line = false;
+  uint32_t attempts = 0;
+  uint32_t possibly_billed = 0;
+};
+
+Task<bool> ItemLoop::Ready(StopToken stop) {
+  const bool admitted = co_await model_->starts.Acquire(stop);
+  co_return admitted;
+}
+
+absl::Duration ItemLoop::ExpectedCallTime() const {
+  // Fewer answers say nothing about a tail. Chosen, not measured.
+  constexpr int64_t kEnough = 20;
+  if (model_->network_us.count() < kEnough) return absl::ZeroDuration();
+  return absl::Microseconds(model_->network_us.Quantile(0.95)) * 1.25;
+}
+
+Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopToken start,
+                                StopToken call) {
+  Progress progress(input, model_->retry);
+  progress.holds_line = true;
+  progress.begun = reactor_->Now();
+  progress.started = reactor_->WallNow();
+
+  absl::StatusOr<provider::BuiltRequest> built = model_->codec->Build(input.request);
+  if (!built.ok()) {
+    model_->starts.Release();
+    progress.reply.error_class = ErrorClass::kBadRow;
+    progress.reply.message = std::string(built.status().message());
+    co_return Finish(&progress);
+  }
+  progress.built = *std::move(built);
+  progress.built.request.timeouts = model_->timeouts;
+
+  while (true) {
+    const bool admitted = co_await Admit(&progress, start);
+    if (!admitted) {
+      if (progress.reply.error_class == ErrorClass::kNeverFits) co_return Finish(&progress);
+      // A failed attempt before this one is the item's outcome; "later" is none.
+      if (progress.rule.counted() > 0) co_return Finish(&progress);
+      co_return NotStarted(
+          &progress, progress.refused.code != StopCode::kNone ? progress.refused : start.reason());
+    }
+    co_await CallOnce(&progress, call);
+    gate_->permits().Release();
+    SettleAndLearn(&progress);
+    if (progress.result.end == http::CallEnd::kCancelled) {
+      co_return Cancelled(&progress, call.reason());
+    }
+    if (progress.reply.error_class == ErrorClass::kNone) co_return Finish(&progress);
+
+    const ErrorClassInfo& info = GetErrorClassInfo(progress.reply.error_class);
+    RetryRule::Decision decision =
+        progress.rule.Next(progress.reply.error_class, progress.reply.retry_after, random_);
+    if (info.attempt == AttemptRule::kThrottle) ++gate_->throttled;
+    const bool parked = decision.kind == RetryRule::Decision::Kind::kParked;
+    if (info.stop == StopRule::kAccount || parked) {
+      if (model_->stopped.error_class == ErrorClass::kNone) {
+        model_->stopped.error_class = progress.reply.error_class;
+        model_->stopped.message = parked ? absl::StrCat("the provider asks to wait ",
+                                                        headrace::FormatDuration(decision.wait),
+                                                        ": ", progress.reply.message)
+                                         : progress.reply.message;
+        model_->on_account_stop(model_->context, model_);
+      }
+      // The item did nothing wrong: it stays unattempted, and a later run starts it again.
+      co_return NotStarted(&progress, StopReason{StopCode::kAccountStop, model_->stopped.message});
+    }
+    if (decision.kind == RetryRule::Decision::Kind::kFinal) co_return Finish(&progress);
+    if (reactor_->Now() + decision.wait > start_deadline) {
+      if (progress.rule.counted() > 0) co_return Finish(&progress);
+      co_return NotStarted(&progress, StopReason{StopCode::kDeadline, "no time for a retry"});
+    }
+    ++gate_->backing_off;
+    Sleep wait(reactor_, decision.wait, start);
+    const bool waited = co_await wait;
+    --gate_->backing_off;
+    if (!waited) {
+      if (progress.rule.counted() > 0) co_return Finish(&progress);
+      co_return NotStarted(&progress, start.reason());
+    }
+  }
+}
+
+Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
+  if (!progress->holds_line) {
+    const bool in_line = co_await model_->starts.Acquire(start);
+    if (!in_line) co_return false;
+    progress->holds_line = true;
+  }
+  const bool permitted = co_await gate_->permits().Acquire(start);
+  if (permitted) {
+    const quota::TokenEstimate estimate = model_->estimator->Estimate(progress->built.features);
+    const quota::Costs costs = ToCosts(estimate.input, estimate.output);
+    progress->ticket =
+        co_await model_->pool->Admit(model_->job_id, model_->model, model_->weight, costs, start);
+  }
+  model_->starts.Release();
+  progress->holds_line = false;
+  if (!permitted) co_return false;
+  if (progress->ticket.kind == quota::Ticket::Kind::kAdmitted) co_return true;
+  gate_->permits().Release();
+  if (progress->ticket.kind == quota::Ticket::Kind::kNeverFits) {
+    progress->reply = {};
+    progress->reply.error_class = ErrorClass::kNeverFits;
+    progress->reply.message = progress->ticket.text;
+  } else if (progress->ticket.kind == quota::Ticket::Kind::kClosed) {
+    progress->refused = {StopCode::kAccountStop, progress->ticket.text};
+  } else if (progress->ticket.kind == quota::Ticket::Kind::kError) {
+    progress->refused = {StopCode::kPeerLost, progress->ticket.text};
+  }
+  co_return false;
+}
+
+Task<void> ItemLoop::CallOnce(Progress* progress, StopToken call) {
+  ++progress->attempts;
+  gate_->peak_on_the_wire = std::max(gate_->peak_on_the_wire, ++gate_->on_the_wire);
+  std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress->built);
+  http::Request request = progress->built.request;
+  progress->result = co_await model_->client->Call(std::move(request), reader.get(), call);
+  progress->reply = reader->Finish(progress->result);
+  --gate_->on_the_wire;
+}
+
+void ItemLoop::SettleAndLearn(Progress* progress) {
+  const provider::Reply& reply = progress->reply;
+  const Usage& usage = reply.usage;
+  const quota::Costs& reserved = progress->ticket.reserved;
+  const int64_t input =
+      usage.prompt_tokens.value_or(reserved[static_cast<size_t>(quota::Dimension::kInputTokens)]);
+  const int64_t output = usage.completion_tokens.value_or(
+      reserved[static_cast<size_t>(quota::Dimension::kOutputTokens)]);
+  const bool cancelled = progress->result.end == http::CallEnd::kCancelled;
+  const quota::Settlement settlement =
+      !cancelled ? reply.settlement
+                 : (progress->result.sends > 0 ? quota::Settlement::kUnknown
+                                               : quota::Settlement::kNotSent);
+  model_->pool->Settle(progress->ticket, settlement, ToCosts(input, output));
+  if (usage.prompt_tokens.has_value() || usage.completion_tokens.has_value()) {
+    model_->estimator->Learn(progress->built.features, usage.prompt_tokens,
+                             usage.completion_tokens);
+  }
+  if (reply.possibly_billed || (cancelled && progress->result.sends > 0)) {
+    ++progress->possibly_billed;
+  }
+  const http::Stamps& stamps = progress->result.stamps;
+  if (reply.error_class == ErrorClass::kNone && stamps.sent.has_value()) {
+    model_->network_us.Record((stamps.end - *stamps.sent) / absl::Microseconds(1));
+  }
+  if (reply.penalty.has_value()) {
+    quota::Penalty penalty;
+    penalty.kind = *reply.penalty;
+    penalty.dimension = reply.penalty_dimension;
+    penalty.retry_after = reply.retry_after;
+    penalty.sent_at = stamps.sent.value_or(stamps.queued);
+    penalty.text = reply.message;
+    model_->pool->Penalize(penalty);
+  }
+}
+
+ItemOutcome ItemLoop::NotStarted(Progress* progress, StopReason reason) {
+  ItemOutcome outcome;
+  outcome.kind = ItemOutcome::Kind::kNotStarted;
+  outcome.stop = std::move(reason);
+  outcome.attempts = progress->attempts;
+  outcome.throttled = static_cast<uint32_t>(progress->rule.throttled());
+  return outcome;
+}
+
+ItemOutcome ItemLoop::Cancelled(Progress* progress, StopReason reason) {
+  if (reason.code == StopCode::kDeadline) {
+    progress->reply.error_class = ErrorClass::kBatchDeadline;
+    progress->reply.message = "the batch's deadline came while the call was under way";
+    return Finish(progress);
+  }
+  ItemOutcome outcome = NotStarted(progress, std::move(reason));
+  outcome.kind = ItemOutcome::Kind::kCancelled;
+  outcome.error_class = ErrorClass::kCancelled;
+  outcome.possibly_billed = progress->possibly_billed;
+  return outcome;
+}
+
+ItemOutcome ItemLoop::Finish(Progress* progress) {
+  const provider::Reply& reply = progress->reply;
+  const http::Stamps& stamps = progress->result.stamps;
+  const MonoTime now = reactor_->Now();
+
+  ItemOutcome outcome;
+  outcome.kind =
+      reply.error_class == ErrorClass::kNone ? ItemOutcome::Kind::kOk : ItemOutcome::Kind::kFailed;
+  outcome.error_class = reply.error_class;
+  outcome.message = ExcerptUtf8(reply.message, kMaxMessageBytes);
+  outcome.http_status = reply.http_status;
+  outcome.attempts = progress->attempts;
+  outcome.throttled = static_cast<uint32_t>(progress->rule.throttled());
+  outcome.possibly_billed = progress->possibly_billed;
+  outcome.usage = reply.usage;
+  ItemTimes& times = outcome.times;
+  times.total = now - progress->begun;
+  times.queue = stamps.sent.has_value() ? *stamps.sent - progress->begun : times.total;
+  if (stamps.sent.has_value()) {
+    times.network = stamps.end - *stamps.sent;
+    if (stamps.headers.has_value()) times.first_byte = *stamps.headers - *stamps.sent;
+    if (progress->built.stream && stamps.first_body.has_value()) {
+      times.first_token = *stamps.first_body - *stamps.sent;
+    }
+  }
+  times.connect = stamps.connect;
+  times.read_tick = stamps.read_tick;
+
+  ResultLine line;
+  line.item = progress->input.item;
+  line.row = progress->input.row;
+  line.model = model_->label;
+  line.custom_id = progress->input.custom_id;
+  line.error_class = reply.error_class;
+  line.error_message = outcome.message;
+  line.http_status = reply.http_status;
+  line.request_id = reply.request_id;
+  line.body = reply.body;
+  line.finish_reason = reply.finish_reason;
+  line.expected = progress->input.expected;
+  line.attempts = outcome.attempts;
+  line.possibly_billed = outcome.possibly_billed;
+  line.pass = progress->input.pass;
+  line.usage = reply.usage;
+  line.times = times;
+  line.worker = progress->input.worker;
+  line.batch = progress->input.batch;
+  line.started = progress->started;
+  line.flags = reply.flags;
+  outcome.line.reserve(reply.body.size() + 1024);
+  AppendResultLine(line, &outcome.line);
+  return outcome;
+}
+
+}  // namespace headrace

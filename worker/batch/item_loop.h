@@ -1,0 +1,125 @@
+// An item's life as one plain loop: wait for the line and the gate, reserve quota, call, classify,
+// settle, retry or finish.
+#ifndef HEADRACE_WORKER_BATCH_ITEM_LOOP_H_
+#define HEADRACE_WORKER_BATCH_ITEM_LOOP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/async/reactor.h"
+#include "common/async/stop.h"
+#include "common/async/task.h"
+#include "common/async/wait.h"
+#include "common/base/histogram.h"
+#include "common/base/ids.h"
+#include "common/base/random.h"
+#include "common/quota/admission.h"
+#include "common/quota/estimator.h"
+#include "worker/batch/outcome.h"
+#include "worker/batch/retry_rule.h"
+#include "worker/http/http.h"
+#include "worker/provider/codec.h"
+
+namespace headrace {
+
+// The worker-wide bound on attempts in flight, and the short line before it for each pool, so that
+// attempts that wait for one pool's quota cannot hold all the permits that another pool could use.
+class Gate {
+ public:
+  Gate(Reactor* reactor, int64_t max_in_flight) : permits_(reactor, max_in_flight) {}
+
+  Semaphore& permits() { return permits_; }
+  const Semaphore& permits() const { return permits_; }
+
+  int64_t on_the_wire = 0;
+  int64_t backing_off = 0;
+  int64_t peak_on_the_wire = 0;
+  uint64_t throttled = 0;
+
+ private:
+  Semaphore permits_;
+};
+
+// Why the account of a model is closed to further attempts.
+struct AccountStop {
+  ErrorClass error_class = ErrorClass::kNone;
+  std::string message;
+};
+
+// One model of one job in this worker: everything that its items share. Owned by the worker.
+struct ModelRuntime {
+  // At most `line` items stand between their start and their admission. Drains with `worker_drain`.
+  ModelRuntime(Reactor* reactor, int64_t line, StopToken worker_drain)
+      : starts(reactor, line), drain(worker_drain) {}
+
+  uint64_t job_id = 0;
+  uint32_t model = 0;
+  std::string label;
+  double weight = 1;
+  RetryOptions retry;
+  http::Timeouts timeouts;
+  std::unique_ptr<provider::Codec> codec;
+  http::Engine* client = nullptr;
+  quota::Admission* pool = nullptr;
+  std::unique_ptr<quota::TokenEstimator> estimator;
+
+  Semaphore starts;      // the line: items between their start and their admission
+  StopSource drain;      // no further attempt of this model; the drain of its batch scopes
+  AccountStop stopped;   // why the account refuses, once it does
+  Histogram network_us;  // of answered attempts
+  // Called once when the account stops, after `stopped` is set.
+  void (*on_account_stop)(void* context, ModelRuntime* model) = nullptr;
+  void* context = nullptr;
+};
+
+// The input of one item; views into the grant, which outlives the loop.
+struct ItemInput {
+  ItemId item;
+  RowIndex row;
+  absl::string_view custom_id;
+  absl::string_view expected;
+  provider::ItemRequest request;
+  uint32_t pass = 1;
+  BatchId batch;
+  absl::string_view worker;
+};
+
+// Runs items of one model. All collaborators outlive it.
+class ItemLoop {
+ public:
+  ItemLoop(Reactor* reactor, ModelRuntime* model, Gate* gate, Random* random)
+      : reactor_(reactor), model_(model), gate_(gate), random_(random) {}
+
+  // Takes a place in the line; each true is given back by one Run().
+  Task<bool> Ready(StopToken stop);
+
+  // Runs `input` to its outcome; see ItemRunner::Run. No attempt starts after `start_deadline`.
+  Task<ItemOutcome> Run(ItemInput input, MonoTime start_deadline, StopToken start, StopToken call);
+
+  // A cautious guess of how long a call takes, zero while nothing is known.
+  absl::Duration ExpectedCallTime() const;
+
+ private:
+  struct Attempt;
+  struct Progress;
+
+  Task<bool> Admit(Progress* progress, StopToken start);
+  Task<void> CallOnce(Progress* progress, StopToken call);
+  void SettleAndLearn(Progress* progress);
+  ItemOutcome NotStarted(Progress* progress, StopReason reason);
+  ItemOutcome Cancelled(Progress* progress, StopReason reason);
+  ItemOutcome Finish(Progress* progress);
+
+  Reactor* const reactor_;
+  ModelRuntime* const model_;
+  Gate* const gate_;
+  Random* const random_;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_WORKER_BATCH_ITEM_LOOP_H_

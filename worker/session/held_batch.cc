@@ -1,0 +1,131 @@
+#include "worker/session/held_batch.h"
+
+#include <utility>
+
+namespace headrace {
+namespace {
+
+FailurePolicy PolicyOf(const std::string& on_failure) {
+  if (on_failure == "fail_fast") return FailurePolicy::kFailFast;
+  if (on_failure == "max_failed") return FailurePolicy::kMaxFailed;
+  return FailurePolicy::kCollect;
+}
+
+BatchScopeOptions OptionsOf(const v1::Grant& grant, const v1::JobSpec& job, MonoTime now,
+                            absl::Duration expected_call) {
+  const absl::Duration deadline = absl::Milliseconds(job.batch_deadline_ms());
+  BatchScopeOptions options;
+  options.size = static_cast<size_t>(grant.items_size());
+  options.deadline = now + deadline;
+  // Half of the time at least is for starting, however slow the calls are.
+  options.start_deadline = now + std::max(deadline - expected_call, deadline / 2);
+  options.policy = PolicyOf(job.on_failure());
+  options.max_failed = job.max_failed();
+  return options;
+}
+
+int64_t Micros(absl::Duration duration) { return duration / absl::Microseconds(1); }
+
+}  // namespace
+
+HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
+                     Gate* gate, Random* random, StopToken kill, Hooks hooks)
+    : grant_(std::move(grant)),
+      model_(model),
+      hooks_(hooks),
+      loop_(reactor, model, gate, random),
+      options_(OptionsOf(grant_, job, reactor->Now(), loop_.ExpectedCallTime())),
+      scope_(reactor, options_, this, this, model->drain.token(), kill) {
+  done_.set_batch_id(grant_.batch_id());
+  done_.set_epoch(grant_.epoch());
+  done_.set_job_id(grant_.job_id());
+}
+
+v1::HeldBatch HeldBatch::ToHeld() const {
+  v1::HeldBatch held;
+  held.set_batch_id(grant_.batch_id());
+  held.set_epoch(grant_.epoch());
+  held.set_job_id(grant_.job_id());
+  return held;
+}
+
+Task<void> HeldBatch::Run() {
+  const BatchEnd end = co_await scope_.Run();
+  done_.set_stop_code(static_cast<uint32_t>(end.stop.code));
+  done_.set_reason(end.stop.text);
+  if (model_->stopped.error_class != ErrorClass::kNone) {
+    done_.set_stop_class(static_cast<uint32_t>(model_->stopped.error_class));
+    done_.set_reason(model_->stopped.message);
+  }
+}
+
+void HeldBatch::Cancel(const v1::Cancel& cancel) {
+  StopReason reason{static_cast<StopCode>(cancel.stop_code()), cancel.reason()};
+  if (cancel.items().empty()) {
+    scope_.Cancel(std::move(reason));
+    return;
+  }
+  for (int i = 0; i < grant_.items_size(); ++i) {
+    for (uint64_t item : cancel.items()) {
+      if (grant_.items(i).item() == item) scope_.CancelItem(static_cast<size_t>(i), reason);
+    }
+  }
+}
+
+Task<bool> HeldBatch::Ready(StopToken stop) {
+  const bool in_budget = co_await hooks_.budget->Wait(stop);
+  if (!in_budget) co_return false;
+  const bool ready = co_await loop_.Ready(stop);
+  co_return ready;
+}
+
+Task<ItemOutcome> HeldBatch::Run(size_t index, StopToken start, StopToken call) {
+  const v1::Item& item = grant_.items(static_cast<int>(index));
+  ItemInput input;
+  input.item = ItemId(item.item());
+  input.row = RowIndex(item.row());
+  input.custom_id = item.custom_id();
+  input.expected = item.expected();
+  input.request.user = item.user();
+  input.request.system = item.system();
+  input.request.messages_json = item.messages_json();
+  input.request.body = item.body();
+  input.request.url = item.url();
+  input.pass = grant_.pass();
+  input.batch = id();
+  input.worker = hooks_.worker;
+  return loop_.Run(input, options_.start_deadline, start, call);
+}
+
+void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
+  const v1::Item& item = grant_.items(static_cast<int>(index));
+  if (outcome.kind == ItemOutcome::Kind::kNotStarted) {
+    done_.add_not_started(item.item());
+    hooks_.on_item_finished(hooks_.context);
+    return;
+  }
+  v1::ItemResult result;
+  result.set_job_id(grant_.job_id());
+  result.set_batch_id(grant_.batch_id());
+  result.set_epoch(grant_.epoch());
+  result.set_item(item.item());
+  result.set_error_class(static_cast<uint32_t>(outcome.error_class));
+  *result.mutable_line() = std::move(outcome.line);
+  result.set_attempts(outcome.attempts);
+  result.set_throttled(outcome.throttled);
+  result.set_possibly_billed(outcome.possibly_billed);
+  result.set_prompt_tokens(outcome.usage.prompt_tokens.value_or(-1));
+  result.set_completion_tokens(outcome.usage.completion_tokens.value_or(-1));
+  result.set_cached_tokens(outcome.usage.cached_tokens.value_or(-1));
+  result.set_queue_us(Micros(outcome.times.queue));
+  result.set_network_us(Micros(outcome.times.network));
+  result.set_first_token_us(
+      outcome.times.first_token.has_value() ? Micros(*outcome.times.first_token) : -1);
+  result.set_total_us(Micros(outcome.times.total));
+  result.set_message(std::move(outcome.message));
+  result.set_http_status(outcome.http_status);
+  hooks_.outbox->Add(std::move(result));
+  hooks_.on_item_finished(hooks_.context);
+}
+
+}  // namespace headrace

@@ -1,0 +1,64 @@
+// Results on their way to the coordinator: gathered into chunks, kept until acknowledged.
+#ifndef HEADRACE_WORKER_SESSION_OUTBOX_H_
+#define HEADRACE_WORKER_SESSION_OUTBOX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "headrace/v1/session.pb.h"
+
+namespace headrace {
+
+struct OutboxOptions {
+  size_t chunk_results = 64;  // a chunk is closed at this many results, or
+  size_t chunk_bytes = size_t{256}
+                       << 10;  // this many bytes, or by Flush() after the flush interval
+  size_t max_unacked_bytes = size_t{32} << 20;  // beyond this no item is started
+};
+
+// Pure state, no I/O. Chunks are numbered from 1 without gaps; a reconnect rewinds to the first one
+// that is not acknowledged, and the coordinator's item states make the repetition harmless.
+class Outbox {
+ public:
+  explicit Outbox(OutboxOptions options) : options_(options) {}
+
+  void set_max_unacked_bytes(size_t bytes) { options_.max_unacked_bytes = bytes; }
+
+  void Add(v1::ItemResult result);
+  // The end of a batch, after its results.
+  void Add(v1::BatchDone done);
+  // Closes the open chunk, if it holds anything.
+  void Flush();
+
+  // The next chunk to send; stays kept until Ack(). nullptr when there is none.
+  const v1::Results* NextToSend();
+  void Ack(uint64_t chunk_seq);
+  // Sends again, from the first chunk that is not acknowledged.
+  void Rewind() { sent_ = 0; }
+
+  bool has_open() const { return open_.results_size() > 0 || open_.done_size() > 0; }
+  bool has_unsent() const { return sent_ < chunks_.size(); }
+  bool empty() const { return !has_open() && chunks_.empty(); }
+  bool over_budget() const { return unacked_bytes_ >= options_.max_unacked_bytes; }
+  size_t unacked_bytes() const { return unacked_bytes_; }
+
+ private:
+  struct Chunk {
+    v1::Results message;
+    size_t bytes = 0;
+  };
+
+  OutboxOptions options_;
+  v1::Results open_;
+  size_t open_bytes_ = 0;
+  uint64_t next_seq_ = 1;
+  std::deque<Chunk> chunks_;  // closed, not acknowledged
+  size_t sent_ = 0;           // the first chunks_ that were sent in this session
+  size_t unacked_bytes_ = 0;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_WORKER_SESSION_OUTBOX_H_

@@ -1,0 +1,445 @@
+#include "worker/session/worker.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "worker/provider/codec.h"
+
+namespace headrace {
+namespace {
+
+constexpr uint32_t kProtocolVersion = 1;
+
+// Items that wait for one pool's quota hold a permit of the gate each, so there may be few of them,
+// and enough that the dispatcher can book ahead. Chosen, not measured.
+int64_t LineLength(int64_t max_in_flight, int pools) {
+  return std::clamp<int64_t>(max_in_flight / (2 * std::max(pools, 1)), 1, 256);
+}
+
+// The share of a batch's deadline that the items in hand should take at the measured rate.
+constexpr double kDeadlineShare = 0.25;
+// Rates say something after this many beats.
+constexpr int64_t kBeatsToTrust = 10;
+constexpr int64_t kMinTarget = 16;
+constexpr int64_t kMaxLookahead = 8192;
+
+std::string AccountOf(const v1::ModelSpec& model) {
+  return absl::StrCat(model.endpoint(), "\n", model.api_key().env(), "\n", model.api_key().file());
+}
+
+}  // namespace
+
+struct Worker::Job {
+  v1::JobSpec spec;
+  std::unique_ptr<quota::PoolStore> store;
+  std::map<std::string, std::unique_ptr<quota::Admission>> pools;
+  std::vector<std::unique_ptr<ModelRuntime>> models;
+  absl::Duration deadline;
+};
+
+struct Worker::Session {
+  Session(Reactor* reactor, WorkerStream* s, StopToken drain)
+      : stream(s), scope(reactor, StopToken()), drain_token(drain) {}
+
+  WorkerStream* const stream;
+  v1::Welcome welcome;
+  bool want_dirty = true;
+  std::optional<v1::Beat> beat;
+  bool ending = false;  // the coordinator has said that the worker may go
+  TaskScope scope;
+  StopToken drain_token;
+};
+
+Worker::Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* environment)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      environment_(environment),
+      random_(options_.seed),
+      gate_(reactor, options_.max_in_flight),
+      outbox_(OutboxOptions{}),
+      drain_(kill_.token()),
+      outgoing_(reactor),
+      budget_(reactor),
+      scope_(reactor, StopToken()) {
+  budget_.Set();
+}
+
+Worker::~Worker() { reactor_->Cancel(&flush_timer_); }
+
+WorkerStats Worker::stats() const {
+  return {gate_.on_the_wire, gate_.peak_on_the_wire, finished_items_};
+}
+
+Task<absl::Status> Worker::Serve(WorkerStream* stream, StopToken drain) {
+  Session session(reactor_, stream, drain);
+  absl::Status shaken = co_await Handshake(&session);
+  if (!shaken.ok()) co_return shaken;
+
+  session_ = &session;
+  granted_items_ = held_items_;
+  wanted_total_ = 0;
+  outbox_.Rewind();
+  StopCallback on_drain;
+  on_drain.Arm(
+      drain,
+      [](void* self) {
+        auto* worker = static_cast<Worker*>(self);
+        worker->drain_.RequestStop(worker->session_->drain_token.reason());
+      },
+      this);
+  session.scope.Spawn(WriteLoop(&session));
+  session.scope.Spawn(BeatLoop(&session));
+  co_await ReadLoop(&session);
+  session.scope.RequestStop({StopCode::kPeerLost, "the session ended"});
+  WakeWriter();
+  co_await session.scope.Join();
+  session_ = nullptr;
+  if (session.ending) co_return absl::OkStatus();
+  absl::Status status = stream->status();
+  co_return absl::UnavailableError(
+      absl::StrCat("the session with the coordinator broke: ", status.message()));
+}
+
+Task<absl::Status> Worker::Handshake(Session* session) {
+  v1::WorkerMessage hello_message;
+  v1::Hello* hello = hello_message.mutable_hello();
+  hello->set_worker_id(options_.id);
+  hello->set_boot_nonce(options_.boot_nonce);
+  hello->set_protocol_min(kProtocolVersion);
+  hello->set_protocol_max(kProtocolVersion);
+  hello->set_build(options_.build);
+  hello->set_max_in_flight(static_cast<uint32_t>(options_.max_in_flight));
+  for (const auto& [id, batch] : batches_) *hello->add_held() = batch->ToHeld();
+  const bool sent = co_await session->stream->Write(std::move(hello_message));
+  if (!sent) co_return absl::UnavailableError("the coordinator closed the session before hello");
+  std::optional<v1::CoordinatorMessage> answer =
+      co_await session->stream->Read(session->drain_token);
+  if (!answer.has_value()) {
+    const absl::Status& status = session->stream->status();
+    co_return status.ok() ? absl::UnavailableError("the coordinator ended the session") : status;
+  }
+  if (!answer->has_welcome()) {
+    co_return absl::InternalError("the coordinator's first message is not a welcome");
+  }
+  session->welcome = answer->welcome();
+  if (session->welcome.protocol() != kProtocolVersion) {
+    co_return absl::FailedPreconditionError(absl::StrCat("the coordinator speaks protocol ",
+                                                         session->welcome.protocol(),
+                                                         ", this worker ", kProtocolVersion));
+  }
+  if (session->welcome.max_unacked_bytes() > 0) {
+    outbox_.set_max_unacked_bytes(session->welcome.max_unacked_bytes());
+  }
+  co_return absl::OkStatus();
+}
+
+Task<void> Worker::ReadLoop(Session* session) {
+  while (!session->ending) {
+    std::optional<v1::CoordinatorMessage> message = co_await session->stream->Read(StopToken());
+    if (!message.has_value()) co_return;
+    OnMessage(session, *std::move(message));
+  }
+}
+
+void Worker::OnMessage(Session* session, v1::CoordinatorMessage message) {
+  switch (message.message_case()) {
+    case v1::CoordinatorMessage::kJob:
+      OnJob(message.job());
+      break;
+    case v1::CoordinatorMessage::kGrant:
+      OnGrant(std::move(*message.mutable_grant()));
+      break;
+    case v1::CoordinatorMessage::kAck:
+      outbox_.Ack(message.ack().chunk_seq());
+      if (!outbox_.over_budget()) budget_.Set();
+      break;
+    case v1::CoordinatorMessage::kCancel:
+      OnCancel(message.cancel());
+      break;
+    case v1::CoordinatorMessage::kDrain: {
+      StopReason reason{StopCode::kDrain, message.drain().reason()};
+      drain_.RequestStop(reason);
+      if (message.drain().cancel_in_flight()) kill_.RequestStop(std::move(reason));
+      break;
+    }
+    case v1::CoordinatorMessage::kJobDone:
+      retired_jobs_.push_back(message.job_done().job_id());
+      session->ending = true;
+      break;
+    default:
+      // A message of a newer coordinator: safe to ignore, by the rules of the protocol.
+      break;
+  }
+}
+
+void Worker::OnJob(const v1::JobSpec& spec) {
+  if (jobs_.contains(spec.job_id())) return;
+  auto job = std::make_unique<Job>();
+  job->spec = spec;
+  job->deadline = absl::Milliseconds(spec.batch_deadline_ms());
+  if (spec.max_in_flight() > 0) {
+    gate_.permits().SetCapacity(
+        std::min<int64_t>(options_.max_in_flight, static_cast<int64_t>(spec.max_in_flight())));
+  }
+  absl::StatusOr<std::unique_ptr<quota::PoolStore>> store = environment_->MakePools(spec);
+  const uint32_t prefix = static_cast<uint32_t>(random_());
+  if (store.ok()) {
+    job->store = *std::move(store);
+    for (const v1::PoolSpec& pool : spec.pools()) {
+      job->pools[pool.name()] =
+          std::make_unique<quota::Admission>(reactor_, job->store.get(), pool.name(), prefix);
+    }
+  }
+  for (int i = 0; i < spec.models_size(); ++i) {
+    job->models.push_back(std::make_unique<ModelRuntime>(
+        reactor_, LineLength(gate_.permits().capacity(), spec.pools_size()), drain_.token()));
+    ModelRuntime* model = job->models.back().get();
+    const absl::Status status =
+        store.ok() ? SetUpModel(job.get(), static_cast<uint32_t>(i), model) : store.status();
+    if (status.ok()) continue;
+    // The model exists, refuses to start anything, and says why.
+    const bool key = absl::IsNotFound(status) || absl::IsPermissionDenied(status);
+    model->stopped = {key ? ErrorClass::kAuth : ErrorClass::kConfig, std::string(status.message())};
+    model->drain.RequestStop({StopCode::kConfigStop, std::string(status.message())});
+  }
+  jobs_[spec.job_id()] = std::move(job);
+  UpdateWant();
+}
+
+absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
+  const v1::JobSpec& spec = job->spec;
+  const v1::ModelSpec& model = spec.models(static_cast<int>(index));
+  m->job_id = spec.job_id();
+  m->model = index;
+  m->label = model.label();
+  m->weight = model.weight();
+  m->retry.attempts = static_cast<int>(spec.attempts());
+  m->retry.backoff.first_delay = absl::Milliseconds(spec.first_delay_ms());
+  m->retry.backoff.max_delay = absl::Milliseconds(spec.max_delay_ms());
+  m->retry.backoff.jitter = absl::Milliseconds(spec.jitter_ms());
+  m->retry.max_retry_after = absl::Milliseconds(spec.max_retry_after_ms());
+  m->timeouts.connect = absl::Milliseconds(model.connect_timeout_ms());
+  m->timeouts.first_byte = absl::Milliseconds(model.first_byte_timeout_ms());
+  m->timeouts.silence = absl::Milliseconds(model.silence_timeout_ms());
+  m->timeouts.progress = absl::Milliseconds(model.progress_timeout_ms());
+  m->timeouts.total = absl::Milliseconds(model.total_timeout_ms());
+  m->on_account_stop = &Worker::OnAccountStop;
+  m->context = this;
+  m->estimator = std::make_unique<quota::TokenEstimator>(std::nullopt);
+
+  provider::ModelConfig config;
+  config.provider = model.provider();
+  config.name = model.name();
+  config.endpoint = model.endpoint();
+  config.params_json = model.params_json();
+  config.stream = model.stream();
+  for (const auto& [name, value] : model.headers()) config.headers[name] = value;
+  absl::StatusOr<Secret> key = environment_->ReadKey(model.api_key());
+  if (!key.ok()) return Annotate(key.status(), absl::StrCat("model ", model.label()));
+  absl::StatusOr<std::unique_ptr<provider::Codec>> codec =
+      provider::MakeCodec(std::move(config), *std::move(key));
+  if (!codec.ok()) return Annotate(codec.status(), absl::StrCat("model ", model.label()));
+  m->codec = *std::move(codec);
+  absl::StatusOr<http::Engine*> client = ClientFor(model);
+  if (!client.ok()) return Annotate(client.status(), absl::StrCat("model ", model.label()));
+  m->client = *client;
+  auto pool = job->pools.find(model.pool());
+  if (pool == job->pools.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model.label(), ": no pool named ", model.pool()));
+  }
+  m->pool = pool->second.get();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<http::Engine*> Worker::ClientFor(const v1::ModelSpec& model) {
+  std::unique_ptr<http::Engine>& client =
+      clients_[absl::StrCat(model.endpoint(), "\n", model.ca_file())];
+  if (client == nullptr) {
+    HR_ASSIGN_OR_RETURN(client, environment_->MakeClient(model));
+  }
+  return client.get();
+}
+
+void Worker::OnGrant(v1::Grant grant) {
+  const BatchId id(grant.batch_id());
+  auto job = jobs_.find(grant.job_id());
+  granted_items_ += grant.items_size();
+  if (job == jobs_.end() || grant.model() >= job->second->models.size() || batches_.contains(id)) {
+    HR_LOG(kWarning) << "a grant of batch " << id << " does not fit what this worker knows";
+    return;
+  }
+  ModelRuntime* model = job->second->models[grant.model()].get();
+  held_items_ += grant.items_size();
+  HeldBatch::Hooks hooks;
+  hooks.worker = options_.id;
+  hooks.budget = &budget_;
+  hooks.outbox = &outbox_;
+  hooks.context = this;
+  hooks.on_item_finished = [](void* self) { static_cast<Worker*>(self)->OnItemFinished(); };
+  auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), job->second->spec, model,
+                                           &gate_, &random_, kill_.token(), hooks);
+  scope_.Spawn(RunBatch(this, batch.get()));
+  batches_[id] = std::move(batch);
+}
+
+Task<void> Worker::RunBatch(Worker* self, HeldBatch* batch) {
+  co_await batch->Run();
+  self->outbox_.Add(batch->Done());
+  self->outbox_.Flush();
+  self->WakeWriter();
+  self->batches_.erase(batch->id());
+}
+
+void Worker::OnItemFinished() {
+  --held_items_;
+  ++finished_items_;
+  if (outbox_.over_budget()) budget_.Reset();
+  if (outbox_.has_open() && !flush_timer_.armed()) {
+    reactor_->Arm(
+        &flush_timer_, reactor_->Now() + options_.flush_interval,
+        [](void* self) {
+          auto* worker = static_cast<Worker*>(self);
+          worker->outbox_.Flush();
+          worker->WakeWriter();
+        },
+        this);
+  }
+  if (outbox_.has_unsent()) WakeWriter();
+  UpdateWant();
+}
+
+void Worker::OnCancel(const v1::Cancel& cancel) {
+  auto it = batches_.find(BatchId(cancel.batch_id()));
+  if (it == batches_.end() || it->second->epoch() != Epoch(cancel.epoch())) return;
+  it->second->Cancel(cancel);
+}
+
+void Worker::OnAccountStop(void* context, ModelRuntime* model) {
+  auto* self = static_cast<Worker*>(context);
+  Job* job = self->jobs_[model->job_id].get();
+  const std::string account = AccountOf(job->spec.models(static_cast<int>(model->model)));
+  for (const std::unique_ptr<ModelRuntime>& other : job->models) {
+    if (AccountOf(job->spec.models(static_cast<int>(other->model))) != account) continue;
+    if (other->stopped.error_class == ErrorClass::kNone) other->stopped = model->stopped;
+    other->drain.RequestStop({StopCode::kAccountStop, model->stopped.message});
+  }
+}
+
+int64_t Worker::TargetItems() const {
+  if (drain_.stopped() || jobs_.empty()) return 0;
+  const int64_t gate = gate_.permits().capacity();
+  if (beats_ < kBeatsToTrust) return gate + gate / 2;
+  // What takes long is not hoarded: items in hand must start well within their batch's deadline.
+  absl::Duration deadline = absl::InfiniteDuration();
+  for (const auto& [id, job] : jobs_) deadline = std::min(deadline, job->deadline);
+  const double share = absl::ToDoubleSeconds(deadline) * kDeadlineShare;
+  const auto in_time = static_cast<int64_t>(
+      std::min(finish_rate_ * share, static_cast<double>(gate + kMaxLookahead)));
+  const int64_t lookahead =
+      std::clamp<int64_t>(static_cast<int64_t>(finish_rate_), gate / 2, kMaxLookahead);
+  return std::clamp<int64_t>(in_time, std::min(kMinTarget, gate), gate + lookahead);
+}
+
+void Worker::UpdateWant() {
+  if (session_ == nullptr) return;
+  const int64_t target = TargetItems();
+  const int64_t total = granted_items_ + std::max<int64_t>(target - held_items_, 0);
+  // Small steps are gathered, unless the worker is about to run dry.
+  const int64_t step = std::max<int64_t>(1, target / 8);
+  if (total < wanted_total_ + step && held_items_ > target / 4) return;
+  if (total <= wanted_total_) return;
+  wanted_total_ = total;
+  session_->want_dirty = true;
+  WakeWriter();
+}
+
+void Worker::WakeWriter() { outgoing_.Set(); }
+
+Task<void> Worker::WriteLoop(Session* session) {
+  while (!session->scope.stopped()) {
+    outgoing_.Reset();
+    v1::WorkerMessage message;
+    if (session->want_dirty) {
+      session->want_dirty = false;
+      message.mutable_want()->set_items_total(static_cast<uint64_t>(wanted_total_));
+    } else if (session->beat.has_value()) {
+      *message.mutable_beat() = *std::move(session->beat);
+      session->beat.reset();
+    } else if (const v1::Results* chunk = outbox_.NextToSend()) {
+      *message.mutable_results() = *chunk;
+    } else {
+      co_await outgoing_.Wait(session->scope.token());
+      continue;
+    }
+    const bool sent = co_await session->stream->Write(std::move(message));
+    if (!sent) co_return;
+  }
+}
+
+Task<void> Worker::BeatLoop(Session* session) {
+  const absl::Duration interval = absl::Milliseconds(std::max(session->welcome.beat_ms(), 100u));
+  int64_t finished = finished_items_;
+  while (true) {
+    Sleep wait(reactor_, interval, session->scope.token());
+    const bool waited = co_await wait;
+    if (!waited) co_return;
+    const double rate =
+        static_cast<double>(finished_items_ - finished) / absl::ToDoubleSeconds(interval);
+    finished = finished_items_;
+    finish_rate_ = beats_ == 0 ? rate : 0.8 * finish_rate_ + 0.2 * rate;
+    ++beats_;
+    session->beat = MakeBeat();
+    UpdateWant();
+    WakeWriter();
+  }
+}
+
+v1::Beat Worker::MakeBeat() const {
+  v1::Beat beat;
+  for (const auto& [id, batch] : batches_) *beat.add_held() = batch->ToHeld();
+  beat.set_in_flight(static_cast<uint32_t>(gate_.on_the_wire));
+  beat.set_gate_waiting(static_cast<uint32_t>(gate_.permits().waiting()));
+  beat.set_backing_off(static_cast<uint32_t>(gate_.backing_off));
+  beat.set_unacked_bytes(outbox_.unacked_bytes());
+  beat.set_throttled_total(gate_.throttled);
+  int64_t connections = 0;
+  for (const auto& [endpoint, client] : clients_) connections += client->stats().connections;
+  beat.set_connections(static_cast<uint32_t>(connections));
+  for (const auto& [job_id, job] : jobs_) {
+    for (const auto& [name, pool] : job->pools) {
+      const quota::PoolSnapshot snapshot = pool->Snapshot();
+      v1::PoolState* state = beat.add_pools();
+      state->set_pool(name);
+      state->set_tokens_last_minute(
+          snapshot.charged_last_minute[static_cast<size_t>(quota::Dimension::kTokens)]);
+      state->set_requests_last_minute(
+          snapshot.charged_last_minute[static_cast<size_t>(quota::Dimension::kRequests)]);
+      state->set_waiting(pool->waiting());
+      if (snapshot.limited_by.has_value()) {
+        state->set_limited_by(std::string(quota::DimensionName(*snapshot.limited_by)));
+      }
+      const MonoTime now = reactor_->Now();
+      if (snapshot.gate_until > now) {
+        state->set_gated_ms(absl::ToInt64Milliseconds(snapshot.gate_until - now));
+      }
+    }
+  }
+  return beat;
+}
+
+Task<void> Worker::Shutdown() {
+  kill_.RequestStop({StopCode::kShutdown, "the worker ends"});
+  co_await scope_.Join();
+  for (const auto& [id, job] : jobs_) {
+    for (const auto& [name, pool] : job->pools) co_await pool->Shutdown();
+  }
+  for (const auto& [endpoint, client] : clients_) co_await client->Shutdown();
+}
+
+}  // namespace headrace

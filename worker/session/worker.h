@@ -1,0 +1,131 @@
+// The worker: pulls batches over a session, runs each as a scope, and returns every outcome.
+//
+// Owned by its process's worker reactor; everything runs on that thread. A job's models are set up
+// when its JobSpec arrives; a model that cannot be set up here (no key, bad endpoint) stops the
+// account, so that the coordinator hears why in words.
+#ifndef HEADRACE_WORKER_SESSION_WORKER_H_
+#define HEADRACE_WORKER_SESSION_WORKER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/async/reactor.h"
+#include "common/async/scope.h"
+#include "common/async/stop.h"
+#include "common/async/task.h"
+#include "common/base/ids.h"
+#include "common/base/random.h"
+#include "common/base/secret.h"
+#include "common/quota/pool_store.h"
+#include "common/rpc/message_stream.h"
+#include "headrace/v1/session.pb.h"
+#include "worker/batch/batch_scope.h"
+#include "worker/batch/item_loop.h"
+#include "worker/http/http.h"
+#include "worker/session/held_batch.h"
+#include "worker/session/outbox.h"
+
+namespace headrace {
+
+using WorkerStream = rpc::MessageStream<v1::WorkerMessage, v1::CoordinatorMessage>;
+
+// The rim: keys, connections and pools. Tests replace it.
+class WorkerEnvironment {
+ public:
+  virtual ~WorkerEnvironment() = default;
+  // The key of `source`; empty for none. NotFound when the variable or file is missing,
+  // InvalidArgument when its content cannot be a header value.
+  virtual absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource& source) = 0;
+  virtual absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec& model) = 0;
+  virtual absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) = 0;
+};
+
+struct WorkerOptions {
+  std::string id = "worker";
+  std::string boot_nonce;
+  std::string build;
+  int64_t max_in_flight = 2500;  // the gate, over all jobs; a job may ask for less
+  uint64_t seed = 0;
+  absl::Duration flush_interval = absl::Milliseconds(20);  // results wait at most this for a chunk
+};
+
+struct WorkerStats {
+  int64_t in_flight = 0;
+  int64_t peak_in_flight = 0;
+  int64_t finished = 0;
+};
+
+class Worker {
+ public:
+  Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* environment);
+  ~Worker();
+
+  // Speaks one session over `stream` until the coordinator ends it, it breaks, or the worker has
+  // drained after `drain` was stopped. What is held stays held for the next session. Unavailable
+  // when the stream broke, FailedPrecondition when the versions do not fit.
+  Task<absl::Status> Serve(WorkerStream* stream, StopToken drain);
+
+  // Cancels what is under way (kShutdown), ends all clients and pools. The last call.
+  Task<void> Shutdown();
+
+  WorkerStats stats() const;
+
+ private:
+  struct Job;
+  struct Session;
+
+  Task<void> ReadLoop(Session* session);
+  Task<void> WriteLoop(Session* session);
+  Task<void> BeatLoop(Session* session);
+  Task<absl::Status> Handshake(Session* session);
+  void OnMessage(Session* session, v1::CoordinatorMessage message);
+  void OnJob(const v1::JobSpec& spec);
+  void OnGrant(v1::Grant grant);
+  void OnCancel(const v1::Cancel& cancel);
+  absl::Status SetUpModel(Job* job, uint32_t index, ModelRuntime* m);
+  absl::StatusOr<http::Engine*> ClientFor(const v1::ModelSpec& model);
+  static Task<void> RunBatch(Worker* self, HeldBatch* batch);
+  static void OnAccountStop(void* context, ModelRuntime* model);
+
+  v1::Beat MakeBeat() const;
+  // How many items the worker wants to hold now.
+  int64_t TargetItems() const;
+  void UpdateWant();
+  void OnItemFinished();
+  void WakeWriter();
+
+  Reactor* const reactor_;
+  const WorkerOptions options_;
+  WorkerEnvironment* const environment_;
+  Random random_;
+  Gate gate_;
+  Outbox outbox_;
+  StopSource kill_;                                               // cancels calls
+  StopSource drain_;                                              // starts nothing
+  std::map<std::string, std::unique_ptr<http::Engine>> clients_;  // by endpoint and CA file
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Job>> jobs_;
+  absl::flat_hash_map<BatchId, std::unique_ptr<HeldBatch>> batches_;
+  std::vector<uint64_t> retired_jobs_;
+
+  int64_t held_items_ = 0;     // granted and not finished
+  int64_t granted_items_ = 0;  // in this session
+  int64_t finished_items_ = 0;
+  int64_t wanted_total_ = 0;  // as last sent
+  double finish_rate_ = 0;    // items per second, smoothed
+  int64_t beats_ = 0;
+  Event outgoing_;
+  Event budget_;       // set while results are within the unacked budget
+  Timer flush_timer_;  // armed while a chunk is open
+  Session* session_ = nullptr;
+  TaskScope scope_;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_WORKER_SESSION_WORKER_H_
