@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "coordinator/run/job_runner.h"
 
@@ -7,18 +8,6 @@ namespace headrace {
 namespace {
 
 int64_t Millis(absl::Duration duration) { return absl::ToInt64Milliseconds(duration); }
-
-const char* OnFailureName(OnFailure on_failure) {
-  switch (on_failure) {
-    case OnFailure::kCollect:
-      return "collect";
-    case OnFailure::kFailFast:
-      return "fail_fast";
-    case OnFailure::kMaxFailed:
-      return "max_failed";
-  }
-  return "collect";
-}
 
 void SetModel(const ModelJob& model, v1::ModelSpec* spec) {
   spec->set_name(model.name);
@@ -59,7 +48,7 @@ v1::JobSpec ToJobSpec(const JobConfig& job, uint64_t job_id, int config_errors_t
     p->set_output_tokens_per_minute(pool.output_tokens_per_minute);
     p->set_max_in_flight(pool.max_in_flight);
   }
-  spec.set_on_failure(OnFailureName(job.on_failure));
+  spec.set_on_failure(std::string(OnFailureName(job.on_failure)));
   // A share is of the whole job, which only the coordinator sees.
   spec.set_max_failed(job.max_failed.share.has_value() ? std::numeric_limits<int64_t>::max()
                                                        : job.max_failed.count);
