@@ -1,5 +1,5 @@
-// The run directory: append-only result logs that are the sink, a small control journal, and the one
-// thread that writes them. Nothing else of the coordinator touches the disk while a job runs.
+// The run directory: append-only result logs that are the sink, a small control journal, and the
+// one thread that writes them. Nothing else of the coordinator touches the disk while a job runs.
 #ifndef HEADRACE_COORDINATOR_STORE_RUN_STORE_H_
 #define HEADRACE_COORDINATOR_STORE_RUN_STORE_H_
 
@@ -31,8 +31,8 @@ struct LogRecord {
   std::string line;  // without line end
 };
 
-// An item that failed in a pass and will be run again in a later one. Not a line: only final outcomes
-// are lines.
+// An item that failed in a pass and will be run again in a later one. Not a line: only final
+// outcomes are lines.
 struct DeferredItem {
   ItemId item;
   ErrorClass error_class = ErrorClass::kNone;
@@ -42,18 +42,22 @@ struct DeferredItem {
 
 // What identifies a run; a later start with another identity is refused with what differs.
 struct RunIdentity {
-  std::string job_yaml;        // job.resolved.yaml
+  std::string job_yaml;  // job.resolved.yaml
   std::string dataset_sha256;
   int64_t rows = 0;
   int64_t models = 0;
 };
 
-// Told what a run directory holds, in the order of the logs, before Open() returns.
+// Told what a run directory holds, before Open() returns: the snapshot, reserved batch ids,
+// deferrals, then the lines of results.jsonl and of errors.jsonl, each in order. What the snapshot
+// holds may be told again.
 class RecoveryVisitor {
  public:
   virtual ~RecoveryVisitor() = default;
   // A durable line. The caller decides what a second line of one item means (first ok wins).
   virtual void OnOutcome(ItemId item, ErrorClass error_class) = 0;
+  // Comes before the outcomes. Values, not changes; the last one of an item counts. For an item
+  // that already has an outcome it means nothing.
   virtual void OnDeferred(const DeferredItem& item) = 0;
   // The bytes given to the last durable SaveSnapshot(), before anything that came after it.
   virtual absl::Status OnSnapshot(absl::string_view snapshot) = 0;
@@ -62,11 +66,12 @@ class RecoveryVisitor {
 };
 
 struct RecoveryReport {
-  bool resumed = false;        // the directory held a run already
-  int64_t results = 0;         // durable lines, after recovery
+  bool resumed = false;  // the directory held a run already
+  int64_t results = 0;   // durable lines, after recovery
   int64_t errors = 0;
-  int64_t torn_bytes = 0;      // cut from the tails of the logs and kept in *.torn
-  int64_t scanned_bytes = 0;   // read beyond the snapshot
+  int64_t torn_bytes = 0;             // cut from the ends of the files and kept in *.torn
+  int64_t scanned_bytes = 0;          // of the logs, read beyond the snapshot
+  std::vector<std::string> warnings;  // for people: what was cut, which snapshot was not used
 };
 
 struct RunStoreOptions {
@@ -75,7 +80,9 @@ struct RunStoreOptions {
   size_t commit_bytes = size_t{1} << 20;                    // bytes, whichever comes first
   size_t max_queued_records = 10'000;                       // appenders wait beyond this, or beyond
   size_t max_queued_bytes = size_t{64} << 20;               // this many bytes
-  int64_t snapshot_bytes = int64_t{64} << 20;  // a snapshot is wanted after this much log
+  int64_t snapshot_bytes = int64_t{64} << 20;  // a snapshot is wanted after this much log, and
+  int64_t log_per_snapshot = 4;                // this many times the size of the last snapshot
+  bool writer_thread = true;  // false: writes on the reactor's thread, for virtual time
 };
 
 struct RunStoreStats {
@@ -101,8 +108,9 @@ class RunStore {
                                                         Reactor* reactor, RecoveryVisitor* visitor,
                                                         RecoveryReport* report);
 
-  // Appends lines and deferrals; ends when all are durable. Waits while the queue is full. After the
-  // first write or sync error every call fails with that error, and nothing more is acknowledged.
+  // Appends lines and deferrals; ends when all are durable. Waits while the queue is full. After
+  // the first write or sync error every call fails with that error, and nothing more is
+  // acknowledged.
   virtual Task<absl::Status> Append(std::vector<LogRecord> records,
                                     std::vector<DeferredItem> deferred) = 0;
 
@@ -111,8 +119,10 @@ class RunStore {
 
   // True when enough log has been written since the last snapshot.
   virtual bool snapshot_wanted() const = 0;
-  // `snapshot` must describe exactly what the Append() calls that have ended put into the store, and
-  // may include ones still under way only if they were submitted before this call.
+  // `snapshot` holds everything of the Append() calls that have ended; of those under way it may
+  // hold any, because recovery tells all of them again after it. So the caller applies what it
+  // appended in the step in which Append() ends, before it suspends. An error here leaves the logs
+  // as they are and Append() usable. FailedPrecondition while another one is under way.
   virtual Task<absl::Status> SaveSnapshot(std::string snapshot) = 0;
 
   virtual RunStoreStats stats() const = 0;

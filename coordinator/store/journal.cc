@@ -1,0 +1,178 @@
+#include "coordinator/store/journal.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
+#include "common/base/status.h"
+#include "coordinator/store/binary.h"
+
+namespace headrace {
+namespace {
+
+// On disk: never renumber.
+enum class RecordType : uint8_t { kRun = 1, kDeferred = 2, kBatchIds = 3 };
+
+constexpr size_t kFrameHeaderBytes = 8;
+// type, lsn, length of the payload.
+constexpr size_t kRecordHeaderBytes = 1 + 8 + 4;
+// item, class, passes, attempts.
+constexpr size_t kDeferredBytes = 8 + 1 + 4 + 4;
+
+void AppendRecord(RecordType type, Lsn lsn, absl::string_view payload, std::string* records) {
+  AppendU8(static_cast<uint8_t>(type), records);
+  AppendU64(lsn.value(), records);
+  AppendText(payload, records);
+}
+
+// The records of the frame at the start of `bytes`, nothing when it is cut or damaged.
+std::optional<absl::string_view> ReadFrame(absl::string_view bytes) {
+  BinaryReader reader(bytes);
+  const uint32_t length = reader.ReadU32();
+  const uint32_t crc = reader.ReadU32();
+  const absl::string_view records = reader.ReadBytes(length);
+  if (!reader.ok() || length < kRecordHeaderBytes || Crc32c(records) != crc) return std::nullopt;
+  return records;
+}
+
+// Whether a good frame starts anywhere after the first byte. The record header is looked at before
+// the checksum, so that a long rest does not cost a checksum per byte.
+bool HasGoodFrameAfter(absl::string_view bytes, Lsn last_lsn) {
+  for (size_t start = 1; start + kFrameHeaderBytes + kRecordHeaderBytes <= bytes.size(); ++start) {
+    BinaryReader header(bytes.substr(start));
+    const uint32_t length = header.ReadU32();
+    if (length > bytes.size() - start - kFrameHeaderBytes) continue;
+    header.ReadU32();
+    const uint8_t type = header.ReadU8();
+    const uint64_t lsn = header.ReadU64();
+    if (type < static_cast<uint8_t>(RecordType::kRun) ||
+        type > static_cast<uint8_t>(RecordType::kBatchIds) || lsn <= last_lsn.value()) {
+      continue;
+    }
+    if (ReadFrame(bytes.substr(start)).has_value()) return true;
+  }
+  return false;
+}
+
+bool DecodeRun(absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  RunRecord& run = content->run;
+  run.run_id = std::string(reader.ReadText());
+  run.identity.dataset_sha256 = std::string(reader.ReadText());
+  run.identity.rows = static_cast<int64_t>(reader.ReadU64());
+  run.identity.models = static_cast<int64_t>(reader.ReadU64());
+  run.identity.job_yaml = std::string(reader.ReadText());
+  content->has_run = true;
+  return reader.ok();
+}
+
+bool DecodeDeferred(Lsn lsn, absl::string_view payload, JournalContent* content) {
+  if (payload.size() % kDeferredBytes != 0) return false;
+  for (BinaryReader reader(payload); reader.left() > 0;) {
+    DeferredItem item;
+    item.item = ItemId(reader.ReadU64());
+    item.error_class = ErrorClassFromWire(reader.ReadU8());
+    item.passes = reader.ReadU32();
+    item.attempts = reader.ReadU32();
+    content->deferred.push_back({lsn, item});
+  }
+  return true;
+}
+
+bool DecodeBatchIds(absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  const BatchId up_to(reader.ReadU64());
+  if (up_to > content->batch_ids) content->batch_ids = up_to;
+  return reader.ok();
+}
+
+absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
+  for (BinaryReader reader(records); reader.left() > 0;) {
+    const uint8_t type = reader.ReadU8();
+    const Lsn lsn(reader.ReadU64());
+    const absl::string_view payload = reader.ReadText();
+    if (!reader.ok()) return absl::DataLossError("a record is longer than its frame");
+    if (lsn.value() != content->last_lsn.value() + 1) {
+      return absl::DataLossError(
+          absl::StrCat("record ", lsn.value(), " comes after record ", content->last_lsn.value()));
+    }
+    content->last_lsn = lsn;
+    bool understood = false;
+    switch (static_cast<RecordType>(type)) {
+      case RecordType::kRun:
+        understood = DecodeRun(payload, content);
+        break;
+      case RecordType::kDeferred:
+        understood = DecodeDeferred(lsn, payload, content);
+        break;
+      case RecordType::kBatchIds:
+        understood = DecodeBatchIds(payload, content);
+        break;
+    }
+    if (!understood) {
+      return absl::DataLossError(absl::StrCat("record ", lsn.value(), " of type ", type,
+                                              " is not understood; is it of a newer version?"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AppendRunRecord(Lsn lsn, const RunRecord& record, std::string* records) {
+  std::string payload;
+  AppendText(record.run_id, &payload);
+  AppendText(record.identity.dataset_sha256, &payload);
+  AppendU64(static_cast<uint64_t>(record.identity.rows), &payload);
+  AppendU64(static_cast<uint64_t>(record.identity.models), &payload);
+  AppendText(record.identity.job_yaml, &payload);
+  AppendRecord(RecordType::kRun, lsn, payload, records);
+}
+
+void AppendDeferredRecord(Lsn lsn, const std::vector<DeferredItem>& items, std::string* records) {
+  std::string payload;
+  payload.reserve(items.size() * kDeferredBytes);
+  for (const DeferredItem& item : items) {
+    AppendU64(item.item.value(), &payload);
+    AppendU8(static_cast<uint8_t>(item.error_class), &payload);
+    AppendU32(item.passes, &payload);
+    AppendU32(item.attempts, &payload);
+  }
+  AppendRecord(RecordType::kDeferred, lsn, payload, records);
+}
+
+void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records) {
+  std::string payload;
+  AppendU64(up_to.value(), &payload);
+  AppendRecord(RecordType::kBatchIds, lsn, payload, records);
+}
+
+std::string MakeJournalFrame(absl::string_view records) {
+  std::string frame;
+  frame.reserve(kFrameHeaderBytes + records.size());
+  AppendU32(static_cast<uint32_t>(records.size()), &frame);
+  AppendU32(Crc32c(records), &frame);
+  frame.append(records.data(), records.size());
+  return frame;
+}
+
+absl::StatusOr<JournalContent> ReadJournal(absl::string_view bytes) {
+  JournalContent content;
+  while (content.valid_bytes < bytes.size()) {
+    const absl::string_view rest = bytes.substr(content.valid_bytes);
+    const std::optional<absl::string_view> records = ReadFrame(rest);
+    if (!records.has_value()) {
+      if (HasGoodFrameAfter(rest, content.last_lsn)) {
+        return absl::DataLossError(
+            absl::StrCat("damaged at byte ", content.valid_bytes, " before good records"));
+      }
+      break;
+    }
+    HR_RETURN_IF_ERROR(
+        Annotate(DecodeRecords(*records, &content), absl::StrCat("at byte ", content.valid_bytes)));
+    content.valid_bytes += kFrameHeaderBytes + records->size();
+  }
+  return content;
+}
+
+}  // namespace headrace

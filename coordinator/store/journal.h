@@ -1,0 +1,58 @@
+// The control journal: what a run must remember besides its result lines. This is its format,
+// without any file: docs/file_formats.md has the bytes.
+#ifndef HEADRACE_COORDINATOR_STORE_JOURNAL_H_
+#define HEADRACE_COORDINATOR_STORE_JOURNAL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/ids.h"
+#include "coordinator/store/run_store.h"
+
+namespace headrace {
+
+// Log sequence number of a journal record: 1 for the first, without gaps.
+using Lsn = StrongId<struct LsnTag>;
+
+// What makes a run directory different from every other one.
+struct RunRecord {
+  std::string run_id;  // 16 random bytes
+  RunIdentity identity;
+};
+
+// Records, as they are queued. Many of them make one frame: the records of one group commit,
+// written by one call. A frame is synced before the next one is written, so a crash can only damage
+// the last.
+void AppendRunRecord(Lsn lsn, const RunRecord& record, std::string* records);
+void AppendDeferredRecord(Lsn lsn, const std::vector<DeferredItem>& items, std::string* records);
+void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records);
+
+// The frame around `records`: u32 length, u32 CRC-32C, records.
+std::string MakeJournalFrame(absl::string_view records);
+
+// Everything in a journal.
+struct JournalContent {
+  bool has_run = false;
+  RunRecord run;
+  struct Deferred {
+    Lsn lsn;
+    DeferredItem item;
+  };
+  std::vector<Deferred> deferred;
+  BatchId batch_ids;       // the highest reserved, 0 without any
+  Lsn last_lsn;            // 0 when empty
+  size_t valid_bytes = 0;  // what comes after is the torn end of the last write
+};
+
+// DataLoss when a damaged frame is followed by a good one, or a good frame holds what this build
+// does not understand; the message has the offset.
+absl::StatusOr<JournalContent> ReadJournal(absl::string_view bytes);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_STORE_JOURNAL_H_
