@@ -1,0 +1,94 @@
+#include "simulator/options.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+
+namespace headrace::simulator {
+namespace {
+
+absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+absl::Status CheckPorts(const SimulatorOptions& options) {
+  if (options.port < -1 || options.port > 65535) return Bad("port must be in [0, 65535], or -1");
+  if (options.tls_port < -1 || options.tls_port > 65535) {
+    return Bad("tls-port must be in [0, 65535], or -1");
+  }
+  if (options.port < 0 && options.tls_port < 0) return Bad("neither port nor tls-port is set");
+  if (options.cert_file.empty() != options.key_file.empty()) {
+    return Bad("cert and key must be given together");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAnswers(const SimulatorOptions& options) {
+  if (options.latency < absl::ZeroDuration() || options.latency > absl::Hours(1)) {
+    return Bad("latency must be in [0, 1h]");
+  }
+  if (!(options.latency_sigma >= 0 && options.latency_sigma <= 3)) {
+    return Bad("the spread of the latency must be in [0, 3]");
+  }
+  if (options.chunk_interval < absl::ZeroDuration() || options.chunk_interval > absl::Hours(1)) {
+    return Bad("chunk-interval must be in [0, 1h]");
+  }
+  if (options.tick < absl::Milliseconds(1) || options.tick > absl::Milliseconds(100)) {
+    return Bad("tick must be in [1ms, 100ms]");
+  }
+  if (options.min_tokens < 1 || options.max_tokens < options.min_tokens ||
+      options.max_tokens > 1'000'000) {
+    return Bad("tokens LO:HI must have 1 <= LO <= HI <= 1000000");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<LimitSpec> AllLimits(const SimulatorOptions& options) {
+  std::vector<LimitSpec> limits;
+  LimitSpec spec;
+  spec.mechanics = options.mechanics;
+  spec.period = options.mechanics_period;
+  spec.kind = LimitKind::kRequests;
+  spec.limit = options.rpm;
+  if (options.rpm > 0) limits.push_back(spec);
+  spec.kind = LimitKind::kTokens;
+  spec.limit = options.tpm;
+  if (options.tpm > 0) limits.push_back(spec);
+  limits.insert(limits.end(), options.limits.begin(), options.limits.end());
+  if (options.random_window_offset) {
+    Random random(options.seed ^ 0x0ff5e7);
+    for (LimitSpec& limit : limits) {
+      if (limit.mechanics == Mechanics::kWindow && limit.offset == absl::ZeroDuration()) {
+        limit.offset = random.Between(absl::ZeroDuration(), limit.period);
+      }
+    }
+  }
+  return limits;
+}
+
+absl::Status ValidateOptions(const SimulatorOptions& options) {
+  HR_RETURN_IF_ERROR(CheckPorts(options));
+  HR_RETURN_IF_ERROR(CheckAnswers(options));
+  if (options.tpm < 0) return Bad("tpm must not be negative");
+  if (options.rpm < 0) return Bad("rpm must not be negative");
+  if (options.mechanics == Mechanics::kGauge) {
+    return Bad("a gauge meters requests in flight only, not tpm or rpm");
+  }
+  for (const LimitSpec& limit : AllLimits(options)) HR_RETURN_IF_ERROR(ValidateLimit(limit));
+  double sum = 0;
+  for (const FaultRate& fault : options.faults) {
+    if (fault.fault == Fault::kNone || !(fault.rate >= 0 && fault.rate <= 1)) {
+      return Bad("a fault needs a known name and a rate in [0, 1]");
+    }
+    sum += fault.rate;
+  }
+  if (sum > 1 + 1e-9) return Bad(absl::StrCat("the rates of all faults sum to ", sum, ", above 1"));
+  if (options.max_streams < 1 || options.max_streams > 100'000) {
+    return Bad("max streams must be in [1, 100000]");
+  }
+  if (options.max_connections < 1) return Bad("max connections must be positive");
+  if (options.barrier < 0) return Bad("barrier must not be negative");
+  return absl::OkStatus();
+}
+
+}  // namespace headrace::simulator
