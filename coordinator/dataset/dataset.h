@@ -20,15 +20,15 @@ namespace headrace {
 // One row, rendered: what a request is made of.
 struct RenderedRow {
   RowIndex row;
-  int64_t line = 0;          // in the (decompressed) file, from 1
-  std::string custom_id;
+  int64_t line = 0;       // in the (decompressed) file, from 1
+  std::string custom_id;  // "row:N" when the row has no usable id
   std::string user;
   std::string system;
   std::string expected;
-  std::string body;          // OpenAI Batch: the request body, byte for byte
-  std::string url;           // OpenAI Batch: the API's path
-  std::string messages_json; // rows with a "messages" array and no prompt template
-  std::string error;         // not empty: the row gives no request, and why, with line and field
+  std::string body;           // OpenAI Batch: the request body, byte for byte
+  std::string url;            // OpenAI Batch: the API's path
+  std::string messages_json;  // rows with a "messages" array and no prompt template
+  std::string error;          // not empty: the row gives no request, and why, with line and field
 };
 
 enum class DatasetFormat { kJsonl, kCsv, kOpenAiBatch };
@@ -37,13 +37,17 @@ absl::string_view DatasetFormatName(DatasetFormat format);
 // What one pass over the whole file finds.
 struct DatasetInfo {
   DatasetFormat format = DatasetFormat::kJsonl;
-  std::string compression;   // "", "gzip" or "zstd"
+  std::string compression;  // "", "gzip" or "zstd"
   int64_t rows = 0;
-  int64_t bytes = 0;         // of the file as it is
-  std::string sha256;        // of the file as it is, hex
-  int64_t bad_rows = 0;
-  std::vector<std::string> problems;  // the first few, each with file, line and field
+  int64_t bytes = 0;        // of the file as it is
+  std::string sha256;       // of the file as it is, hex
+  int64_t bad_rows = 0;     // rows that give no request
+  int64_t blank_lines = 0;  // skipped; they are no rows
+  int64_t remarks = 0;      // rows that give a request which a provider will probably refuse
+  std::vector<std::string> problems;  // the first kMaxProblems bad rows and remarks, each with
+                                      // file, line and field
 };
+inline constexpr size_t kMaxProblems = 20;
 
 // Reads rows in order. Not thread-safe; one thread at a time.
 class RowCursor {
@@ -54,20 +58,29 @@ class RowCursor {
   virtual absl::StatusOr<std::optional<RenderedRow>> ReadAt(RowIndex row) = 0;
 };
 
-// Blocking: for a thread that may wait for the disk. Thread-safe after Open: cursors are independent.
+// Blocking: for a thread that may wait for the disk. Thread-safe after Open: cursors are
+// independent.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   // Recognises the format by content, compiles the templates. Errors name file, line and field.
+  //   NotFound, PermissionDenied, ...  the file cannot be opened
+  //   InvalidArgument                  a URL, a directory, a format that is not read, a bad
+  //   template
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(const DatasetJob& job);
 
-  // Reads everything once: counts, fingerprints, checks every row and the uniqueness of ids in bounded
-  // memory (spilling to `scratch_dir` when there are very many). InvalidArgument on an empty dataset,
-  // duplicate ids, or a template field that no row has.
+  // Reads everything once: counts, fingerprints, checks every row and the uniqueness of ids in
+  // bounded memory (spilling to `scratch_dir` when there are very many). InvalidArgument on an
+  // empty dataset, duplicate ids, text that is not UTF-8, a template field that no row has, or when
+  // no row at all gives a request; DataLoss on damaged compressed data. Once, from one thread,
+  // before NewCursor(): it lets cursors of uncompressed files jump.
   virtual absl::StatusOr<DatasetInfo> Scan(const std::string& scratch_dir) = 0;
 
+  // FailedPrecondition when the file was changed since Open(). The dataset must outlive the cursor.
   virtual absl::StatusOr<std::unique_ptr<RowCursor>> NewCursor() const = 0;
+
+  virtual DatasetFormat format() const = 0;
 };
 
 }  // namespace headrace

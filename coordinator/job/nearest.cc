@@ -55,18 +55,21 @@ absl::string_view Nearest(absl::string_view word, absl::Span<const std::string> 
   return Nearest(word, Views(known));
 }
 
+std::string ListWords(absl::Span<const absl::string_view> words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i == kMaxListed) return absl::StrCat(text, ", ...");
+    absl::StrAppend(&text, i == 0 ? "" : ", ", words[i]);
+  }
+  return text;
+}
+
+std::string ListWords(absl::Span<const std::string> words) { return ListWords(Views(words)); }
+
 std::string DidYouMean(absl::string_view word, absl::Span<const absl::string_view> known) {
   const absl::string_view nearest = Nearest(word, known);
   if (!nearest.empty()) return absl::StrCat("did you mean '", nearest, "'?");
-  std::string text = "known: ";
-  for (size_t i = 0; i < known.size(); ++i) {
-    if (i == kMaxListed) {
-      absl::StrAppend(&text, ", ...");
-      break;
-    }
-    absl::StrAppend(&text, i == 0 ? "" : ", ", known[i]);
-  }
-  return text;
+  return absl::StrCat("known: ", ListWords(known));
 }
 
 std::string DidYouMean(absl::string_view word, absl::Span<const std::string> known) {

@@ -16,8 +16,12 @@ namespace headrace {
 absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_view> known);
 absl::string_view Nearest(absl::string_view word, absl::Span<const std::string> known);
 
-// "did you mean 'path'?" or, without a near one, "known: a, b, c" with at most kMaxListed words.
+// "a, b, c", with "..." for what goes beyond kMaxListed words.
 inline constexpr size_t kMaxListed = 20;
+std::string ListWords(absl::Span<const absl::string_view> words);
+std::string ListWords(absl::Span<const std::string> words);
+
+// "did you mean 'path'?" or, without a near one, "known: a, b, c".
 std::string DidYouMean(absl::string_view word, absl::Span<const absl::string_view> known);
 std::string DidYouMean(absl::string_view word, absl::Span<const std::string> known);
 
