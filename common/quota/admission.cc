@@ -20,6 +20,9 @@ namespace {
 // Wake-ups of booked sends are rounded up to this, so that a fast pool wakes the reactor once per
 // step and not once per send. Chosen, not measured; far below any burst.
 constexpr int64_t kWakeStepNanos = 1'000'000;
+// An attempt that was late so often is sent late: a store or a reactor that is always slow must not
+// keep it for ever.
+constexpr int kMaxLate = 3;
 // Questions to the store before everything else that is ready gets its turn.
 constexpr int kMaxAsksInARow = 16;
 
@@ -254,12 +257,15 @@ void Admission::Impl::OnStop(WaitingAttempt* attempt) {
       break;
   }
   Answer(attempt, Ticket::Kind::kStopped, {});
+  // The plan was made for those who have left; who comes next asks for itself.
+  if (line_.empty()) ask_at_ = MonoTime();
 }
 
 bool Admission::Impl::StillGood(WaitingAttempt* attempt, StopToken stop) {
   if (attempt->kind != Ticket::Kind::kAdmitted) return true;
-  const bool late = reactor_->Now() - attempt->at > options_.late;
+  const bool late = attempt->late_count < kMaxLate && reactor_->Now() - attempt->at > options_.late;
   if (!late && attempt->epoch == epoch_) return true;
+  if (late) ++attempt->late_count;
   GiveBack(attempt);
   ++rebooked_;
   Queue(attempt, /*again=*/true);

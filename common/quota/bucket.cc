@@ -10,8 +10,10 @@
 namespace headrace::quota {
 namespace {
 
-// A period in ticks stays below this, so that period * kFullShare fits 2^53 with a bit to spare.
-constexpr int64_t kMaxPeriodTicks = int64_t{1} << 40;
+// The widest products, of a month (2^41.3 us) at a tenth of the rate: a price times kFullShare is
+// 2^52.6, and kMaxOverrun limits at kMinShare take 2^52.6 ticks. Shorter periods have more ticks to
+// a microsecond, up to this many in all.
+constexpr int64_t kMaxPeriodTicks = int64_t{1} << 41;
 constexpr int64_t kMaxScale = int64_t{1} << 14;
 constexpr int64_t kMaxOverrun = 16;  // chosen: an actual cost beyond 16 limits is an error of units
 constexpr int64_t kMillion = 1'000'000;

@@ -19,9 +19,9 @@
 
 namespace headrace::quota {
 
-// Shares of a rate are counted in 1/4096: fine enough to grow by half a percent, small enough that
+// Shares of a rate are counted in 1/256: fine enough to grow by half a percent, coarse enough that
 // a price times it stays below 2^53.
-inline constexpr int64_t kFullShare = 4096;
+inline constexpr int64_t kFullShare = 256;
 inline constexpr int64_t kMinShare = kFullShare / 16;  // no cut goes below
 
 class Bucket {
@@ -32,8 +32,8 @@ class Bucket {
   Dimension dimension() const { return dimension_; }
   int64_t limit() const { return limit_; }
 
-  // What `cost` units take when `share`/4096 of the rate is in use, in ticks. Costs above 16 times
-  // the limit count as that.
+  // What `cost` units take when `share`/kFullShare of the rate is in use, in ticks. Costs above 16
+  // times the limit count as that.
   int64_t Ticks(int64_t cost, int64_t share) const;
   int64_t TicksToMicros(int64_t ticks) const { return ticks / scale_; }
 

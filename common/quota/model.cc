@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kHintedCut = kFullShare * 98 / 100;
 constexpr int64_t kBlindCut = kFullShare * 80 / 100;
 constexpr int64_t kCapacityCut = kFullShare * 70 / 100;
-// OpenAI asks for at most 50 % more traffic per 15 minutes, which is 2.7 % a minute.
-constexpr int64_t kRateGrowth = kFullShare * 27 / 1000;
+// Per minute. OpenAI asks for at most 50 % more traffic per 15 minutes, which is 2.7 % a minute.
+constexpr int64_t kRateGrowth = 7;
 constexpr int64_t kCapacityGrowth = kFullShare * 10 / 100;
 
 constexpr int kMaxReaped = 16;  // expired reservations given up per question

@@ -52,9 +52,9 @@ absl::Status ValidateDimension(const DimensionSpec& spec) {
 }  // namespace
 
 absl::Status ValidatePool(const PoolSpec& spec) {
-  if (!(spec.utilisation > 0 && spec.utilisation <= 1)) {
+  if (!(spec.utilisation >= 0.1 && spec.utilisation <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pool ", spec.name, ": utilisation must be in (0, 1]"));
+        absl::StrCat("pool ", spec.name, ": utilisation must be in [0.1, 1]"));
   }
   if (spec.reservation_timeout <= absl::ZeroDuration() || spec.reservation_timeout > kMaxPeriod) {
     return absl::InvalidArgumentError(

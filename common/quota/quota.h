@@ -47,7 +47,7 @@ struct DimensionSpec {
 struct PoolSpec {
   std::string name;
   std::vector<DimensionSpec> dimensions;
-  double utilisation = 0.995;  // share of each rate limit that is used, (0, 1]
+  double utilisation = 0.995;  // share of each rate limit that is used, [0.1, 1]
   // A reservation that nobody settles is given up this long after its send time: what it took stays
   // charged, its slot is freed. Longer than any request of the job may take.
   absl::Duration reservation_timeout = absl::Minutes(30);

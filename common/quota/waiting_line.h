@@ -35,6 +35,7 @@ struct WaitingAttempt : ListNode<WaitingAttempt> {
   size_t asking_index = 0;      // kAsking
   MonoTime at;                  // the booked send time
   uint64_t epoch = 0;           // of the pool, when it was booked
+  int late_count = 0;           // times that it was booked anew for being late
   Timer timer;
   StopCallback on_stop;
   std::coroutine_handle<> handle;

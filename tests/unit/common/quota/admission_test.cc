@@ -13,38 +13,10 @@ namespace {
 
 using Kind = Ticket::Kind;
 
-struct Sent {
-  int tag = 0;
-  Ticket ticket;
-  MonoTime at;
-};
-
-// Asks, notes the answer, and holds what was admitted for `hold` before settling it.
-Task<void> Attempt(Worker* worker, int tag, uint64_t job, double weight, Costs costs,
-                   absl::Duration hold, std::vector<Sent>* sent, StopToken stop) {
-  Ticket ticket = co_await worker->admission.Admit(job, 0, weight, costs, stop);
-  sent->push_back(Sent{tag, ticket, worker->reactor.Now()});
-  if (ticket.kind != Kind::kAdmitted) co_return;
-  if (hold > absl::ZeroDuration()) co_await Sleep(&worker->reactor, hold, StopToken());
-  worker->admission.Settle(ticket, Settlement::kCharged, ticket.reserved);
-}
-
-void SpawnMany(Worker* worker, TaskScope* scope, int count, uint64_t job, double weight,
-               Costs costs, absl::Duration hold, std::vector<Sent>* sent, StopToken stop = {}) {
-  for (int i = 0; i < count; ++i) {
-    scope->Spawn(Attempt(worker, i, job, weight, costs, hold, sent, stop));
-  }
-}
-
-Task<void> RunToEnd(Worker* worker, TaskScope* scope) {
-  co_await scope->Join();
-  co_await worker->admission.Shutdown();
-}
-
-std::vector<double> SecondsOf(const std::vector<Sent>& sent, MonoTime start) {
-  std::vector<double> seconds;
-  for (const Sent& one : sent) seconds.push_back(absl::ToDoubleSeconds(one.at - start));
-  return seconds;
+std::vector<double> TimesOf(const std::vector<Sent>& sent) {
+  std::vector<double> times;
+  for (const Sent& one : sent) times.push_back(one.at);
+  return times;
 }
 
 TEST(Admission, AnUnknownPoolIsAnErrorThatNamesIt) {
@@ -62,14 +34,30 @@ TEST(Admission, AnUnknownPoolIsAnErrorThatNamesIt) {
 }
 
 TEST(Admission, ARequestAboveTheWholeLimitIsRefusedAtOnceWithTheNumbers) {
+  for (const bool slow : {false, true}) {
+    Worker worker(Pool({PerMinute(Dimension::kTokens, 30'000)}));
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, 1, {.costs = Tokens(34'307), .slow = slow}, &sent);
+    RunToEnd(&worker, &scope);
+    ASSERT_EQ(sent.size(), 1u);
+    EXPECT_EQ(sent[0].ticket.kind, Kind::kNeverFits);
+    EXPECT_EQ(sent[0].ticket.text, "needs 34307 tokens/min, but the limit of pool p is 30000");
+  }
+}
+
+TEST(Admission, AStoreThatCannotBeReachedIsAnErrorForThoseWhoAsked) {
   Worker worker(Pool({PerMinute(Dimension::kTokens, 30'000)}));
+  worker.slow.set_error(absl::UnavailableError("connection refused"));
   std::vector<Sent> sent;
   TaskScope scope(&worker.reactor, StopToken());
-  SpawnMany(&worker, &scope, 1, 1, 1, Tokens(34'307), absl::ZeroDuration(), &sent);
-  worker.reactor.Run(RunToEnd(&worker, &scope));
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].ticket.kind, Kind::kNeverFits);
-  EXPECT_EQ(sent[0].ticket.text, "needs 34307 tokens/min, but the limit of pool p is 30000");
+  SpawnMany(&worker, &scope, 3, {.slow = true}, &sent);
+  RunToEnd(&worker, &scope);
+  ASSERT_EQ(sent.size(), 3u);
+  for (const Sent& one : sent) {
+    EXPECT_EQ(one.ticket.kind, Kind::kError);
+    EXPECT_EQ(one.ticket.text, "connection refused");
+  }
 }
 
 TEST(Admission, AnAlreadyStoppedAttemptTakesNothing) {
@@ -78,64 +66,104 @@ TEST(Admission, AnAlreadyStoppedAttemptTakesNothing) {
   stop.RequestStop(StopCode::kUser);
   std::vector<Sent> sent;
   TaskScope scope(&worker.reactor, StopToken());
-  SpawnMany(&worker, &scope, 1, 1, 1, Tokens(1), absl::ZeroDuration(), &sent, stop.token());
-  worker.reactor.Run(RunToEnd(&worker, &scope));
+  SpawnMany(&worker, &scope, 1, {}, &sent, stop.token());
+  RunToEnd(&worker, &scope);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].ticket.kind, Kind::kStopped);
   EXPECT_EQ(worker.admission.Snapshot().charged_last_minute, Costs{});
 }
 
-TEST(Admission, SendsArePacedInTheOrderOfAsking) {
-  // 600 a minute is one per 100 ms; the burst of 250 ms lets three go at once.
-  Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
-  const MonoTime start = worker.reactor.Now();
+TEST(Admission, AnAttemptAfterTheShutdownIsStopped) {
+  Worker worker(Pool({Slots(1)}));
   std::vector<Sent> sent;
   TaskScope scope(&worker.reactor, StopToken());
-  SpawnMany(&worker, &scope, 100, 1, 1, Tokens(1), absl::ZeroDuration(), &sent);
-  worker.reactor.Run(RunToEnd(&worker, &scope));
-  ASSERT_EQ(sent.size(), 100u);
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(sent[i].tag, i);
-    EXPECT_EQ(sent[i].ticket.kind, Kind::kAdmitted);
-    const double due = i < 3 ? 0 : 0.1 * i - 0.25;
-    EXPECT_NEAR(SecondsOf(sent, start)[i], due, 0.002) << i;
+  auto main = [](Worker* w, TaskScope* s, std::vector<Sent>* out) -> Task<void> {
+    co_await w->admission.Shutdown();
+    co_await w->slow_admission.Shutdown();
+    SpawnMany(w, s, 1, {.slow = true}, out);
+    co_await s->Join();
+  };
+  worker.reactor.Run(main(&worker, &scope, &sent));
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].ticket.kind, Kind::kStopped);
+}
+
+TEST(Admission, SendsArePacedInTheOrderOfAsking) {
+  for (const bool slow : {false, true}) {
+    // 600 a minute is one per 100 ms; the burst of 250 ms lets three go at once.
+    Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, 100, {.slow = slow}, &sent);
+    RunToEnd(&worker, &scope);
+    ASSERT_EQ(sent.size(), 100u);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(sent[i].tag, i);
+      EXPECT_EQ(sent[i].ticket.kind, Kind::kAdmitted);
+      EXPECT_NEAR(sent[i].at, i < 3 ? 0 : 0.1 * i - 0.25, 0.002) << i;
+      EXPECT_NEAR(absl::ToDoubleSeconds(sent[i].ticket.waited), sent[i].at, 1e-9);
+    }
+    EXPECT_EQ(worker.admission.rebooked() + worker.slow_admission.rebooked(), 0);
+    EXPECT_EQ(worker.admission.waiting(), 0);
   }
-  EXPECT_EQ(worker.admission.rebooked(), 0);
-  EXPECT_EQ(worker.admission.waiting(), 0);
 }
 
 TEST(Admission, UnlimitedPoolsNeverSuspend) {
   Worker worker(Pool({}));
-  uint64_t steps_before = 0;
-  uint64_t steps_after = 0;
-  auto main = [](Worker* w, uint64_t* before, uint64_t* after) -> Task<void> {
-    *before = w->reactor.steps();
+  auto main = [](Worker* w) -> Task<void> {
+    const uint64_t before = w->reactor.steps();
     std::vector<Ticket> tickets;
     for (int i = 0; i < 10'000; ++i) {
       Ticket ticket = co_await w->admission.Admit(i % 7, i % 3, 1, Tokens(1000), StopToken());
       EXPECT_EQ(ticket.kind, Kind::kAdmitted);
       tickets.push_back(ticket);
     }
-    *after = w->reactor.steps();
+    EXPECT_EQ(w->reactor.steps(), before);
     EXPECT_EQ(w->admission.Snapshot().in_flight, 10'000);
     for (const Ticket& ticket : tickets) {
       w->admission.Settle(ticket, Settlement::kCharged, Tokens(1000));
     }
     EXPECT_EQ(w->admission.Snapshot().in_flight, 0);
   };
-  worker.reactor.Run(main(&worker, &steps_before, &steps_after));
-  EXPECT_EQ(steps_before, steps_after);
+  worker.reactor.Run(main(&worker));
 }
 
 TEST(Admission, AFreedSlotWakesTheNextWaiterInTheSameInstant) {
-  Worker worker(Pool({Slots(2)}));
-  const MonoTime start = worker.reactor.Now();
+  for (const bool slow : {false, true}) {
+    Worker worker(Pool({Slots(2)}));
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, 10, {.hold = absl::Seconds(3), .slow = slow}, &sent);
+    RunToEnd(&worker, &scope);
+    EXPECT_EQ(TimesOf(sent), (std::vector<double>{0, 0, 3, 3, 6, 6, 9, 9, 12, 12}));
+    EXPECT_EQ(worker.admission.Snapshot().in_flight, 0);
+  }
+}
+
+TEST(Admission, ASlotFreedByOneWorkerWakesAnother) {
+  Worker worker(Pool({Slots(1)}));
   std::vector<Sent> sent;
   TaskScope scope(&worker.reactor, StopToken());
-  SpawnMany(&worker, &scope, 10, 1, 1, Tokens(1), absl::Seconds(3), &sent);
-  worker.reactor.Run(RunToEnd(&worker, &scope));
-  EXPECT_EQ(SecondsOf(sent, start), (std::vector<double>{0, 0, 3, 3, 6, 6, 9, 9, 12, 12}));
-  EXPECT_EQ(worker.admission.Snapshot().in_flight, 0);
+  SpawnMany(&worker, &scope, 2, {.hold = absl::Seconds(3)}, &sent);
+  SpawnMany(&worker, &scope, 2, {.hold = absl::Seconds(3), .slow = true}, &sent);
+  RunToEnd(&worker, &scope);
+  EXPECT_EQ(TimesOf(sent), (std::vector<double>{0, 3, 6, 9}));
+}
+
+TEST(Admission, QuestionsGrowWithAdmissionsAndTimeAndNotWithWaiters) {
+  // Invariant 21: a thousand or ten thousand waiters ask equally often.
+  for (const int waiters : {1'000, 10'000}) {
+    Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
+    StopSource stop;
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, waiters, {.slow = true}, &sent, stop.token());
+    scope.Spawn(AtTime(&worker, 60, [&] { stop.RequestStop(StopCode::kUser); }));
+    RunToEnd(&worker, &scope);
+    EXPECT_EQ(sent.size(), static_cast<size_t>(waiters));
+    // One question per eighth of the horizon of 2 s, and the first ones.
+    EXPECT_LE(worker.slow.questions(), 60 * 4 + 16) << waiters;
+  }
 }
 
 }  // namespace
