@@ -1,12 +1,12 @@
 #include "common/outcome/result_line.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
 #include "absl/time/civil_time.h"
 #include "common/base/crc32c.h"
 #include "common/base/json_writer.h"
@@ -23,7 +23,8 @@ constexpr size_t kTailBytes = kCrcKey.size() + kCrcDigits + kLineEnd.size();
 
 // The start of our object. In a JSON string every quote is escaped, so these bytes are never part
 // of a model's text; an answer may have such a key, but only before ours, which is the last.
-constexpr absl::string_view kHeadraceKey = ",\"headrace\":{\"item\":";
+constexpr absl::string_view kHeadraceKey = ",\"headrace\":";
+constexpr absl::string_view kItemKey = "{\"item\":";
 constexpr absl::string_view kStatusKey = ",\"status\":\"";
 
 constexpr absl::string_view kOk = "ok";
@@ -104,8 +105,7 @@ void AppendTime(absl::string_view key, absl::Time time, std::string* out) {
 void AppendBody(absl::string_view body, std::string* out) {
   const size_t start = out->size();
   Append(body.empty() ? "null" : body, out);
-  if (std::memchr(body.data(), '\n', body.size()) == nullptr &&
-      std::memchr(body.data(), '\r', body.size()) == nullptr) {
+  if (body.find('\n') == absl::string_view::npos && body.find('\r') == absl::string_view::npos) {
     return;
   }
   for (size_t i = start; i < out->size(); ++i) {
@@ -167,6 +167,7 @@ void AppendTimes(const ItemTimes& times, std::string* out) {
 
 void AppendHeadrace(const ResultLine& line, std::string* out) {
   Append(kHeadraceKey, out);
+  Append(kItemKey, out);
   AppendInt(line.item.value(), out);
   AppendIntField(",\"row\":", line.row.value(), out);
   AppendStringField(",\"model\":", line.model, out);
@@ -208,11 +209,24 @@ std::optional<uint32_t> ReadCrc(absl::string_view digits) {
   return value;
 }
 
+// From the last brace that follows kHeadraceKey to the end; empty when there is none. A brace at a
+// time, because rfind() compares at every byte and there are millions of lines.
+absl::string_view FindHeadraceObject(absl::string_view text) {
+  absl::string_view before = text;
+  while (!before.empty()) {
+    const void* const brace = memrchr(before.data(), '{', before.size());
+    if (brace == nullptr) break;
+    const auto at = static_cast<size_t>(static_cast<const char*>(brace) - before.data());
+    before = before.substr(0, at);
+    if (absl::EndsWith(before, kHeadraceKey)) return text.substr(at);
+  }
+  return absl::string_view();
+}
+
 // The key, from a line whose CRC is right, up to (not including) its crc key.
 absl::StatusOr<ResultLineKey> ReadKey(absl::string_view checked) {
-  const size_t start = checked.rfind(kHeadraceKey);
-  if (start == absl::string_view::npos) return absl::DataLossError("no headrace object");
-  const absl::string_view object = checked.substr(start + kHeadraceKey.size());
+  absl::string_view object = FindHeadraceObject(checked);
+  if (!absl::ConsumePrefix(&object, kItemKey)) return absl::DataLossError("no headrace object");
 
   uint64_t item = 0;
   const char* const end = object.data() + object.size();
