@@ -1,0 +1,101 @@
+// summary.json: how a run went, in numbers that can be added up and compared. docs/file_formats.md
+// shows it.
+#ifndef HEADRACE_COORDINATOR_STORE_SUMMARY_H_
+#define HEADRACE_COORDINATOR_STORE_SUMMARY_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/histogram.h"
+#include "common/outcome/error_class.h"
+#include "common/outcome/result_fields.h"
+#include "coordinator/store/disk.h"
+
+namespace headrace {
+
+inline constexpr char kSummaryFile[] = "summary.json";
+
+// What happened to a set of items. Everything in it adds up.
+struct Tally {
+  int64_t items = 0;  // all that there are, done or not
+  int64_t ok = 0;
+  int64_t failed = 0;
+  int64_t missing() const { return items - ok - failed; }
+  std::map<ErrorClass, int64_t> failed_by_class;
+
+  int64_t attempts = 0;
+  int64_t possibly_billed = 0;  // attempts whose outcome nobody knows
+  // Tokens that were reported; so many items that ended with an answer reported none.
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;
+  int64_t reasoning_tokens = 0;
+  int64_t items_without_usage = 0;
+  std::optional<double> cost_usd;  // of the reported tokens; nothing without prices
+
+  // Of items that are ok, in microseconds.
+  Histogram total_us;
+  Histogram queue_us;
+  Histogram network_us;
+  Histogram first_token_us;
+
+  // Counts one final line; `items` stays.
+  void Add(const ResultFields& line);
+  void Merge(const Tally& other);
+};
+
+// Dollars per million tokens; cached tokens cost the input price when theirs is not known.
+struct TokenPrices {
+  std::optional<double> input_usd;
+  std::optional<double> output_usd;
+  std::optional<double> cached_usd;
+};
+// Nothing unless both input and output prices are known.
+std::optional<double> CostUsd(const Tally& tally, const TokenPrices& prices);
+
+enum class RunState { kComplete, kInterrupted, kStopped };
+absl::string_view RunStateName(RunState state);
+
+struct RunSummary {
+  std::string job;
+  RunState state = RunState::kComplete;
+  std::string reason;  // why it stopped, for people; empty when complete
+  int exit_code = 0;
+  std::string version;  // of headrace
+  std::string dataset_path;
+  std::string dataset_sha256;
+  int64_t rows = 0;
+  absl::Time started;  // of the first start of the run directory
+  absl::Time ended;
+  absl::Duration active;  // time in which it ran, over all starts
+  int64_t starts = 1;
+  int64_t passes = 1;
+  int64_t throttled = 0;  // answers that said "later", over all items
+  struct Model {
+    std::string name;
+    Tally tally;
+  };
+  std::vector<Model> models;
+};
+
+// One line of JSON with a line end; the totals are the sum over the models.
+std::string SummaryJson(const RunSummary& summary);
+absl::Status WriteSummary(Disk* disk, const std::string& dir, const RunSummary& summary);
+
+// Fills in the tallies of `models`, whose names and order are those of the job, from the logs of
+// `dir`: after a restart this is the only place that knows all items. Replaces what they held. Cost
+// by `prices`, one per model.
+absl::Status TallyFromLogs(Disk* disk, const std::string& dir,
+                           const std::vector<TokenPrices>& prices,
+                           std::vector<RunSummary::Model>* models);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_STORE_SUMMARY_H_
