@@ -262,7 +262,9 @@ H1TestServer::H1TestServer(TestServerOptions options) : options_(options) {
   signal(SIGPIPE, SIG_IGN);
   if (options_.tls) {
     context_ = SSL_CTX_new(TLS_server_method());
-    certificate_.UseIn(context_);
+    HR_CHECK(SSL_CTX_use_certificate_chain_file(context_, certificate_.cert_file().c_str()) == 1);
+    HR_CHECK(SSL_CTX_use_PrivateKey_file(context_, certificate_.key_file().c_str(),
+                                         SSL_FILETYPE_PEM) == 1);
   }
   listen_fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -332,7 +334,7 @@ Url H1TestServer::url() const {
   return url;
 }
 
-std::string H1TestServer::ca_file() const { return options_.tls ? certificate_.ca_file() : ""; }
+std::string H1TestServer::ca_file() const { return options_.tls ? certificate_.cert_file() : ""; }
 
 void H1TestServer::SetScripts(std::string path, std::vector<Script> scripts) {
   const std::lock_guard<std::mutex> lock(mutex_);

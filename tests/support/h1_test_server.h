@@ -2,6 +2,8 @@
 #ifndef HEADRACE_TESTS_SUPPORT_H1_TEST_SERVER_H_
 #define HEADRACE_TESTS_SUPPORT_H1_TEST_SERVER_H_
 
+#include <openssl/ssl.h>
+
 #include <condition_variable>
 #include <map>
 #include <memory>

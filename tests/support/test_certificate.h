@@ -1,14 +1,12 @@
-// A self-signed certificate for TLS servers in tests.
+// A self-signed certificate for tests, made when asked for: nothing expires in the repository.
 #ifndef HEADRACE_TESTS_SUPPORT_TEST_CERTIFICATE_H_
 #define HEADRACE_TESTS_SUPPORT_TEST_CERTIFICATE_H_
 
-#include <openssl/ssl.h>
-
 #include <string>
 
-namespace headrace::http {
+namespace headrace {
 
-// Valid for "localhost" and 127.0.0.1, for an hour. Its file is removed when it is destroyed.
+// PEM files for "localhost" and 127.0.0.1 in a temporary directory, which goes with the object.
 class TestCertificate {
  public:
   TestCertificate();
@@ -16,17 +14,15 @@ class TestCertificate {
   TestCertificate(const TestCertificate&) = delete;
   TestCertificate& operator=(const TestCertificate&) = delete;
 
-  // A PEM file with the certificate: what a client is to trust.
-  const std::string& ca_file() const { return path_; }
-  // Makes `context` present the certificate.
-  void UseIn(SSL_CTX* context) const;
+  const std::string& cert_file() const { return cert_file_; }
+  const std::string& key_file() const { return key_file_; }
 
  private:
-  EVP_PKEY* key_ = nullptr;
-  X509* certificate_ = nullptr;
-  std::string path_;
+  std::string directory_;
+  std::string cert_file_;
+  std::string key_file_;
 };
 
-}  // namespace headrace::http
+}  // namespace headrace
 
 #endif  // HEADRACE_TESTS_SUPPORT_TEST_CERTIFICATE_H_

@@ -24,7 +24,7 @@ int StatusOf(absl::string_view line) {
 ResponseHead::Event ResponseHead::AddLine(absl::string_view line) {
   bytes_ += line.size();
   if (bytes_ > kMaxHeadBytes) {
-    problem_ = "response headers are over the limit of 128 KiB";
+    problem_ = "response headers are over the limit of 64 KiB";
     return Event::kBad;
   }
   if (complete_) return Event::kMore;

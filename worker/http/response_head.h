@@ -13,7 +13,7 @@ namespace headrace::http {
 
 // Header bytes that one response may have in all, interim responses and trailers included. Chosen,
 // not measured: providers send 1 to 4 KB.
-inline constexpr size_t kMaxHeadBytes = size_t{128} << 10;
+inline constexpr size_t kMaxHeadBytes = size_t{64} << 10;
 
 class ResponseHead {
  public:

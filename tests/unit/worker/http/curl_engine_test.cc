@@ -29,10 +29,10 @@ TEST_F(CurlEngineTest, AnAnswerComesWithItsStatusHeadersAndBody) {
   EXPECT_EQ(result.http_version, 11);
   EXPECT_EQ(result.body_bytes, 5);
   EXPECT_EQ(result.detail, "");
-  EXPECT_EQ(recorder_.heads, 1);
-  EXPECT_EQ(recorder_.body, "hello");
-  EXPECT_THAT(recorder_.headers, ElementsAre(Pair("x-request-id", "r 1"), Pair("empty", ""),
-                                             Pair("content-length", "5")));
+  EXPECT_EQ(answer_.heads, 1);
+  EXPECT_EQ(answer_.body, "hello");
+  EXPECT_THAT(answer_.headers, ElementsAre(Pair("x-request-id", "r 1"), Pair("empty", ""),
+                                           Pair("content-length", "5")));
   ASSERT_EQ(server_->seen().size(), 1u);
   EXPECT_EQ(server_->seen()[0].body, "{\"a\":1}");
   EXPECT_THAT(server_->seen()[0].head, HasSubstr("POST /v1/chat?x=1 HTTP/1.1\r\n"));
@@ -129,9 +129,9 @@ TEST_F(CurlEngineTest, InterimResponsesAreSkipped) {
       After::kKeep);
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
-  EXPECT_EQ(recorder_.heads, 1);
-  EXPECT_THAT(recorder_.headers, ElementsAre(Pair("content-length", "4")));
-  EXPECT_EQ(recorder_.body, "done");
+  EXPECT_EQ(answer_.heads, 1);
+  EXPECT_THAT(answer_.headers, ElementsAre(Pair("content-length", "4")));
+  EXPECT_EQ(answer_.body, "done");
 }
 
 TEST_F(CurlEngineTest, ChunksAreJoinedAndTrailersDropped) {
@@ -142,9 +142,9 @@ TEST_F(CurlEngineTest, ChunksAreJoinedAndTrailersDropped) {
                   After::kKeep);
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
-  EXPECT_EQ(recorder_.body, "abcde");
-  EXPECT_EQ(recorder_.heads, 1);
-  EXPECT_EQ(FindHeader(recorder_.headers, "x-trailer"), nullptr);
+  EXPECT_EQ(answer_.body, "abcde");
+  EXPECT_EQ(answer_.heads, 1);
+  EXPECT_EQ(FindHeader(answer_.headers, "x-trailer"), nullptr);
   // The connection is in step.
   EXPECT_EQ(Call(Post("/")).connection_id, result.connection_id);
 }
@@ -157,14 +157,14 @@ TEST_F(CurlEngineTest, TenThousandHeaderBytesArrive) {
   }
   server_->SetRaw("/", head + "\r\n", After::kKeep);
   EXPECT_EQ(Call(Post("/")).end, CallEnd::kComplete);
-  EXPECT_EQ(recorder_.headers.size(), 11u);
+  EXPECT_EQ(answer_.headers.size(), 11u);
 }
 
 TEST_F(CurlEngineTest, AResponseWithoutABodyIsComplete) {
   Start();
   server_->SetRaw("/", "HTTP/1.1 204 No Content\r\n\r\n", After::kKeep);
   EXPECT_EQ(Call(Post("/")).end, CallEnd::kComplete);
-  EXPECT_EQ(recorder_.body, "");
+  EXPECT_EQ(answer_.body, "");
 }
 
 TEST_F(CurlEngineTest, ARedirectIsAnAnswer) {
@@ -181,14 +181,14 @@ TEST_F(CurlEngineTest, ThreeHundredCallsAreInFlightAtOnceOnTwoShards) {
   Start();
   server_->SetScripts("/", {{step::AwaitBody(), step::Headers(), step::Data("a"),
                              step::Delay(absl::Milliseconds(500)), step::Data("b"), step::End()}});
-  std::vector<Recorder> recorders(kCalls);
+  std::vector<Answer> answers(kCalls);
   std::vector<CallResult> results(kCalls);
   struct Flow {
-    static Task<void> Run(CurlEngine* engine, Reactor* reactor, std::vector<Recorder>* recorders,
+    static Task<void> Run(CurlEngine* engine, Reactor* reactor, std::vector<Answer>* answers,
                           std::vector<CallResult>* results) {
       TaskScope scope(reactor, StopToken());
       for (int i = 0; i < kCalls; ++i) {
-        scope.Spawn(CallInto(engine, Post("/"), &(*recorders)[i], StopToken(), &(*results)[i]));
+        scope.Spawn(CallInto(engine, Post("/"), &(*answers)[i], StopToken(), &(*results)[i]));
       }
       co_await Yield(reactor);
       co_await Yield(reactor);
@@ -196,10 +196,10 @@ TEST_F(CurlEngineTest, ThreeHundredCallsAreInFlightAtOnceOnTwoShards) {
       co_await scope.Join();
     }
   };
-  reactor_->Run(Flow::Run(engine_.get(), reactor_.get(), &recorders, &results));
+  reactor_->Run(Flow::Run(engine_.get(), reactor_.get(), &answers, &results));
   for (int i = 0; i < kCalls; ++i) {
     EXPECT_EQ(results[i].end, CallEnd::kComplete) << results[i].detail;
-    EXPECT_EQ(recorders[i].body, "ab");
+    EXPECT_EQ(answers[i].body, "ab");
   }
   EXPECT_EQ(server_->stats().connections, kCalls);
   EXPECT_EQ(engine_->shard_count(), 2u);

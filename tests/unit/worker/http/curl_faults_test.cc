@@ -56,7 +56,7 @@ TEST_F(CurlEngineTest, AnUntrustedCertificateIsNotSentAndNamedSo) {
   TestCertificate other;
   server_ = std::make_unique<H1TestServer>(TestServerOptions{.tls = true});
   client_options_.endpoint = server_->url();
-  client_options_.ca_file = other.ca_file();
+  client_options_.ca_file = other.cert_file();
   StartEngine();
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kNotSent);
@@ -143,7 +143,7 @@ TEST_F(CurlEngineTest, ABodyThatEndsWithTheConnectionIsCompleteAfterACleanClose)
   server_->SetRaw("/", "HTTP/1.0 200 OK\r\n\r\nold", After::kClose);
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
-  EXPECT_EQ(recorder_.body, "old");
+  EXPECT_EQ(answer_.body, "old");
 }
 
 TEST_F(CurlEngineTest, ABodyThatEndsWithAResetConnectionIsLost) {
@@ -164,9 +164,9 @@ TEST_F(CurlEngineTest, AfterTheEndMarkerABrokenConnectionIsASuccess) {
   Start();
   server_->SetScripts("/", {{step::AwaitBody(), step::Headers(), step::Data("a[DONE]"),
                              step::Delay(absl::Milliseconds(20)), step::TcpReset()}});
-  Recorder recorder;
-  recorder.verdict = UntilDone;
-  const CallResult result = Call(Post("/"), &recorder);
+  Answer answer;
+  answer.verdict = UntilDone;
+  const CallResult result = Call(Post("/"), &answer);
   EXPECT_EQ(result.end, CallEnd::kComplete);
   EXPECT_THAT(result.detail, Not(""));
 }
@@ -174,10 +174,10 @@ TEST_F(CurlEngineTest, AfterTheEndMarkerABrokenConnectionIsASuccess) {
 TEST_F(CurlEngineTest, AfterTheEndMarkerAStreamThatStaysOpenIsClosedByUs) {
   Start();
   server_->SetScripts("/", {{step::AwaitBody(), step::Headers(), step::Data("a[DONE]")}});
-  Recorder recorder;
-  recorder.verdict = UntilDone;
+  Answer answer;
+  answer.verdict = UntilDone;
   const MonoTime before = reactor_->Now();
-  const CallResult result = Call(Post("/"), &recorder);
+  const CallResult result = Call(Post("/"), &answer);
   EXPECT_EQ(result.end, CallEnd::kComplete);
   EXPECT_EQ(result.timer, TimerKind::kNone);
   EXPECT_GE(reactor_->Now() - before, kCompleteGrace);
@@ -206,7 +206,7 @@ TEST_F(CurlEngineTest, HeadersOverTheLimitAreABadResponse) {
   for (int i = 0; i < 200; ++i) head += "x-filler: " + std::string(1000, 'h') + "\r\n";
   server_->SetRaw("/", head + "\r\n", After::kKeep);
   EXPECT_EQ(Call(Post("/")).end, CallEnd::kBadResponse);
-  EXPECT_EQ(recorder_.heads, 0);
+  EXPECT_EQ(answer_.heads, 0);
 }
 
 TEST_F(CurlEngineTest, OneEndlessHeaderLineIsABadResponse) {
@@ -229,7 +229,7 @@ TEST_F(CurlEngineTest, AnAnswerBeforeTheUploadHasEndedIsTaken) {
                              step::Data("large"), step::Fin()}});
   const CallResult result = Call(Post("/", std::string(16 << 20, 'p')));
   EXPECT_EQ(result.status, 413) << result.detail;
-  EXPECT_EQ(recorder_.body, "large");
+  EXPECT_EQ(answer_.body, "large");
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
 }
 
@@ -279,7 +279,7 @@ TEST_F(CurlEngineTest, TheSilenceTimerEndsAStreamThatStops) {
   const CallResult result = Call(request);
   EXPECT_EQ(result.end, CallEnd::kTimedOut);
   EXPECT_EQ(result.timer, TimerKind::kSilence);
-  EXPECT_EQ(recorder_.body, "a");
+  EXPECT_EQ(answer_.body, "a");
 }
 
 TEST_F(CurlEngineTest, SignsOfLifeDoNotCountAsProgress) {
@@ -293,9 +293,9 @@ TEST_F(CurlEngineTest, SignsOfLifeDoNotCountAsProgress) {
   Request request = Post("/");
   request.timeouts.silence = absl::Seconds(1);
   request.timeouts.progress = absl::Milliseconds(200);
-  Recorder recorder;
-  recorder.verdict = [](const std::string&) { return BodyVerdict::kKeepAlive; };
-  const CallResult result = Call(request, &recorder);
+  Answer answer;
+  answer.verdict = [](const std::string&) { return BodyVerdict::kKeepAlive; };
+  const CallResult result = Call(request, &answer);
   EXPECT_EQ(result.end, CallEnd::kTimedOut);
   EXPECT_EQ(result.timer, TimerKind::kProgress);
   EXPECT_FALSE(result.stamps.first_body.has_value());
@@ -333,7 +333,7 @@ TEST_F(CurlEngineTest, AStopClosesTheConnectionAtOnce) {
     }
   };
   CallResult result;
-  reactor_->Run(Flow::Run(engine_.get(), reactor_.get(), &recorder_, &source, &result));
+  reactor_->Run(Flow::Run(engine_.get(), reactor_.get(), &answer_, &source, &result));
   EXPECT_EQ(result.end, CallEnd::kCancelled);
   EXPECT_THAT(result.detail, HasSubstr("user"));
   EXPECT_TRUE(
@@ -344,7 +344,7 @@ TEST_F(CurlEngineTest, AStopBeforeTheCallSendsNothing) {
   Start();
   StopSource source;
   source.RequestStop(StopCode::kUser);
-  EXPECT_EQ(Call(Post("/"), &recorder_, source.token()).end, CallEnd::kCancelled);
+  EXPECT_EQ(Call(Post("/"), &answer_, source.token()).end, CallEnd::kCancelled);
   EXPECT_EQ(server_->stats().connections, 0);
 }
 
@@ -352,20 +352,20 @@ TEST_F(CurlEngineTest, AReceiverMayStopItsOwnCall) {
   Start();
   server_->SetScripts("/", {{step::AwaitBody(), step::Headers(), step::Data("a")}});
   StopSource source;
-  Recorder recorder;
-  recorder.verdict = [&source](const std::string&) {
+  Answer answer;
+  answer.verdict = [&source](const std::string&) {
     source.RequestStop(StopCode::kPolicy);
     return BodyVerdict::kProgress;
   };
-  EXPECT_EQ(Call(Post("/"), &recorder, source.token()).end, CallEnd::kCancelled);
+  EXPECT_EQ(Call(Post("/"), &answer, source.token()).end, CallEnd::kCancelled);
 }
 
 TEST_F(CurlEngineTest, AReceiverThatAbortsEndsItsCall) {
   Start();
   server_->SetScripts("/", {{step::AwaitBody(), step::Headers(), step::Data("a")}});
-  Recorder recorder;
-  recorder.verdict = [](const std::string&) { return BodyVerdict::kAbort; };
-  EXPECT_EQ(Call(Post("/"), &recorder).end, CallEnd::kAborted);
+  Answer answer;
+  answer.verdict = [](const std::string&) { return BodyVerdict::kAbort; };
+  EXPECT_EQ(Call(Post("/"), &answer).end, CallEnd::kAborted);
   EXPECT_TRUE(
       server_->WaitFor([](const TestServerStats& s) { return s.resets == 1; }, absl::Seconds(5)));
 }

@@ -18,7 +18,7 @@
 namespace headrace::http {
 
 // Keeps what it was given; `verdict` judges each piece.
-struct Recorder final : Receiver {
+struct Answer final : Receiver {
   void OnHeaders(int s, Headers h) override {
     ++heads;
     status = s;
@@ -80,8 +80,8 @@ class CurlEngineTest : public testing::Test {
     return result;
   }
   CallResult Call(Request request) {
-    recorder_ = Recorder();
-    return Call(std::move(request), &recorder_);
+    answer_ = Answer();
+    return Call(std::move(request), &answer_);
   }
 
   static Task<void> CallInto(Engine* engine, Request request, Receiver* receiver, StopToken stop,
@@ -95,7 +95,7 @@ class CurlEngineTest : public testing::Test {
   }
 
   ClientOptions client_options_;
-  Recorder recorder_;
+  Answer answer_;
   std::unique_ptr<H1TestServer> server_;
   std::unique_ptr<EpollReactor> reactor_;
   std::unique_ptr<CurlEngine> engine_;

@@ -16,8 +16,8 @@ TEST_F(CurlEngineTest, HttpsGoesThroughAProxysTunnel) {
   server_->SetRaw("/", Ok("tunnelled"), H1TestServer::After::kKeep);
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
-  EXPECT_EQ(recorder_.body, "tunnelled");
-  EXPECT_EQ(recorder_.heads, 1);
+  EXPECT_EQ(answer_.body, "tunnelled");
+  EXPECT_EQ(answer_.heads, 1);
   ASSERT_THAT(proxy.heads(), SizeIs(1));
   EXPECT_THAT(proxy.heads()[0],
               HasSubstr("CONNECT localhost:" + std::to_string(client_options_.endpoint.port)));
