@@ -240,6 +240,7 @@ class H1Connection {
   void Fin(bool goodbye) {
     if (ssl_ != nullptr && goodbye) SSL_shutdown(ssl_);
     shutdown(fd_, SHUT_WR);
+    server_->Count([this](TestServerStats*) { ++server_->fins_; });
     pollfd fd{.fd = fd_, .events = POLLRDHUP, .revents = 0};
     poll(&fd, 1, 2000);
   }
@@ -376,6 +377,12 @@ bool H1TestServer::WaitFor(bool (*condition)(const TestServerStats&), absl::Dura
   std::unique_lock<std::mutex> lock(mutex_);
   return changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
                            [&] { return condition(stats_); });
+}
+
+bool H1TestServer::WaitForFins(int count, absl::Duration timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                           [&] { return fins_ >= count; });
 }
 
 }  // namespace headrace::http

@@ -51,6 +51,8 @@ class H1TestServer final : public TestServer {
   };
   // Those whose body arrived whole, in that order.
   std::vector<SeenRequest> seen() const;
+  // True once the server has closed its side of `count` connections in order.
+  bool WaitForFins(int count, absl::Duration timeout);
 
  private:
   friend class H1Connection;
@@ -89,6 +91,7 @@ class H1TestServer final : public TestServer {
   TestServerStats stats_;
   std::map<std::string, Answers> answers_;
   std::vector<SeenRequest> seen_;
+  int fins_ = 0;
   std::set<int> open_fds_;
   std::vector<std::thread> threads_;
 };

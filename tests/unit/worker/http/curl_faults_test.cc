@@ -107,6 +107,7 @@ TEST_F(CurlEngineTest, AConnectionThatTheServerClosedWhileIdleIsReplacedUnseen) 
   Start();
   server_->SetRaw("/close", Ok("x"), After::kClose);
   ASSERT_EQ(Call(Post("/close")).end, CallEnd::kComplete);
+  ASSERT_TRUE(server_->WaitForFins(1, absl::Seconds(5)));
   const CallResult result = Call(Post("/close"));
   EXPECT_EQ(result.end, CallEnd::kComplete) << result.detail;
   EXPECT_EQ(result.sends, 1);
