@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace headrace::http {
@@ -38,13 +40,43 @@ std::string KeyOf(curl_socket_t fd) {
 }  // namespace
 
 CurlConnections::Use CurlConnections::OnUse(absl::string_view local_ip, int local_port, bool made) {
-  Use& use = by_local_address_[Key(local_ip, local_port)];
-  if (made || use.id == 0) {
+  std::string address = Key(local_ip, local_port);
+  std::unique_ptr<Connection>& connection = by_local_address_[address];
+  if (connection == nullptr) connection = std::make_unique<Connection>();
+  if (made || connection->id == 0) {
     ++made_;
-    use = Use{.id = ++last_id_};
+    *connection = Connection{.id = ++last_id_};
   }
-  ++use.requests;
-  return use;
+  ++connection->requests;
+  return Use{connection->id, connection->requests, std::move(address)};
+}
+
+int CurlConnections::SslIndex() {
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
+
+void CurlConnections::OnSslEvent(const SSL* ssl, int where, int value) {
+  if ((where & SSL_CB_READ_ALERT) != SSL_CB_READ_ALERT) return;
+  if ((value & 0xff) != SSL_AD_CLOSE_NOTIFY) return;
+  // libcurl frees the session before it closes the socket, so the connection is still there.
+  auto* connection = static_cast<Connection*>(SSL_get_ex_data(ssl, SslIndex()));
+  if (connection != nullptr && connection->goodbye != nullptr) *connection->goodbye = true;
+}
+
+void CurlConnections::WatchGoodbye(const Use& use, SSL* ssl, bool* goodbye) {
+  const auto it = by_local_address_.find(use.address);
+  if (it == by_local_address_.end()) return;
+  it->second->goodbye = goodbye;
+  SSL_set_ex_data(ssl, SslIndex(), it->second.get());
+  SSL_set_info_callback(ssl, &CurlConnections::OnSslEvent);
+}
+
+void CurlConnections::UnwatchGoodbye(const std::string& address, const bool* goodbye) {
+  const auto it = by_local_address_.find(address);
+  if (it != by_local_address_.end() && it->second->goodbye == goodbye) {
+    it->second->goodbye = nullptr;
+  }
 }
 
 int CurlConnections::OnSocket(void* connections, curl_socket_t fd, curlsocktype) {

@@ -109,6 +109,7 @@ int CurlTransfer::Prereq(absl::string_view local_ip, int local_port) {
   if (use.requests >= settings_->max_requests_per_connection) {
     curl_easy_setopt(easy_, CURLOPT_FORBID_REUSE, 1L);
   }
+  WatchGoodbye(use);
   const MonoTime now = reactor_->Now();
   result_.connection_id = use.id;
   result_.http_version = 11;
@@ -117,6 +118,16 @@ int CurlTransfer::Prereq(absl::string_view local_ip, int local_port) {
   phase_ = Phase::kSent;
   ArmTimer();
   return CURL_PREREQFUNC_OK;
+}
+
+void CurlTransfer::WatchGoodbye(const CurlConnections::Use& use) {
+  curl_tlssessioninfo* session = nullptr;
+  curl_easy_getinfo(easy_, CURLINFO_TLS_SSL_PTR, &session);
+  if (session == nullptr || session->backend != CURLSSLBACKEND_OPENSSL) return;
+  if (session->internals == nullptr) return;  // no TLS
+  tls_address_ = use.address;
+  goodbye_ = false;
+  connections_->WatchGoodbye(use, static_cast<SSL*>(session->internals), &goodbye_);
 }
 
 size_t CurlTransfer::TakeHeader(absl::string_view line) {
@@ -193,7 +204,10 @@ void CurlTransfer::OnTimer(void* self) {
 void CurlTransfer::OnCurlDone(CURLcode code) {
   curl_done_ = true;
   NoteSent();
-  if (code == CURLE_OK) {
+  if (code == CURLE_OK && BodyIsCut()) {
+    Decide(CallEnd::kLost, TimerKind::kNone,
+           "the connection was closed without a TLS goodbye: the body may be cut off");
+  } else if (code == CURLE_OK) {
     Decide(head_.complete() ? CallEnd::kComplete : CallEnd::kBadResponse, TimerKind::kNone,
            head_.complete() ? "" : "the response has no headers");
   } else if (vetoed_) {
@@ -221,6 +235,7 @@ void CurlTransfer::OnShardFailed(absl::string_view why) {
 
 void CurlTransfer::OnReleased() {
   easy_ = nullptr;
+  if (!tls_address_.empty()) connections_->UnwatchGoodbye(tls_address_, &goodbye_);
   curl_slist_free_all(headers_);
   curl_slist_free_all(addresses_);
   headers_ = addresses_ = nullptr;
@@ -237,6 +252,12 @@ void CurlTransfer::NoteSent() {
 bool CurlTransfer::BodyIsWhole() const {
   return head_.complete() && head_.content_length().has_value() &&
          result_.body_bytes >= *head_.content_length();
+}
+
+// A body without a length ends with its connection, which under TLS anybody can cut.
+bool CurlTransfer::BodyIsCut() const {
+  return head_.ends_with_connection() && request_.method != "HEAD" && !tls_address_.empty() &&
+         !goodbye_;
 }
 
 bool CurlTransfer::IsBadResponse(CURLcode code) const {

@@ -15,6 +15,8 @@
 //   some, libcurl fails                   | kLost, or kBadResponse when the peer broke HTTP
 //   some, libcurl wants to send again     | kLost: PREREQFUNCTION forbids the second attempt
 //   all of the announced body has come    | kComplete, whatever libcurl says about the goodbye
+//   a body of no announced length, TLS    | kComplete only after the peer's close_notify, else
+//   kLost
 #ifndef HEADRACE_WORKER_HTTP_CURL_TRANSFER_H_
 #define HEADRACE_WORKER_HTTP_CURL_TRANSFER_H_
 
@@ -109,7 +111,9 @@ class CurlTransfer : public ListNode<CurlTransfer> {
   size_t TakeBody(absl::string_view piece);
 
   void NoteSent();
+  void WatchGoodbye(const CurlConnections::Use& use);
   bool BodyIsWhole() const;
+  bool BodyIsCut() const;
   bool IsBadResponse(CURLcode code) const;
   // Records the verdict; the first one counts.
   void Decide(CallEnd end, TimerKind timer, absl::string_view detail);
@@ -138,6 +142,8 @@ class CurlTransfer : public ListNode<CurlTransfer> {
   Phase phase_ = Phase::kIdle;
   bool curl_done_ = false;
   bool vetoed_ = false;
+  std::string tls_address_;       // of the connection whose goodbye is watched
+  bool goodbye_ = false;          // the peer closed its TLS session in order
   int attempts_ = 0;              // that got a connection
   long connects_ = 0;             // CURLINFO_NUM_CONNECTS at the last attempt
   long request_size_before_ = 0;  // CURLINFO_REQUEST_SIZE when the first attempt began

@@ -74,6 +74,7 @@ void ResponseHead::NoteFraming() {
   const std::string* length = FindHeader(headers_, "content-length");
   int64_t bytes = 0;
   if (length != nullptr && absl::SimpleAtoi(*length, &bytes) && bytes >= 0) content_length_ = bytes;
+  ends_with_connection_ = !content_length_.has_value() && status_ != 204 && status_ != 304;
 }
 
 }  // namespace headrace::http

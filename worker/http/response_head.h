@@ -33,12 +33,15 @@ class ResponseHead {
   absl::string_view problem() const { return problem_; }
   // The announced length of the body; unset when it is chunked or ends with the connection.
   std::optional<int64_t> content_length() const { return content_length_; }
+  // No length and no chunks: the body ends with the connection (RFC 9112 section 6.3).
+  bool ends_with_connection() const { return ends_with_connection_; }
 
  private:
   Event EndOfBlock();
   void NoteFraming();
 
   bool complete_ = false;
+  bool ends_with_connection_ = false;
   int status_ = 0;
   size_t bytes_ = 0;
   Headers headers_;

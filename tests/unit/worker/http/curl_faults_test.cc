@@ -154,6 +154,13 @@ TEST_F(CurlEngineTest, ABodyThatEndsWithAResetConnectionIsLost) {
   EXPECT_EQ(Call(Post("/")).end, CallEnd::kLost);
 }
 
+TEST_F(CurlEngineTest, UnderTlsACloseWithoutGoodbyeIsNoCleanEnd) {
+  Start({.tls = true});
+  server_->SetRaw("/", "HTTP/1.0 200 OK\r\n\r\ncut", After::kTruncate);
+  const CallResult result = Call(Post("/"));
+  EXPECT_EQ(result.end, CallEnd::kLost) << result.detail;
+}
+
 TEST_F(CurlEngineTest, UnderTlsACloseWithAGoodbyeIsACleanEnd) {
   Start({.tls = true});
   server_->SetRaw("/", "HTTP/1.0 200 OK\r\n\r\nwhole", After::kClose);
