@@ -9,8 +9,9 @@
 namespace headrace {
 namespace {
 
-// One read(2). Larger ones were no faster (bench/sink_bench.cc).
-constexpr size_t kReadBytes = size_t{4} << 20;
+// One read(2): small at first, because most logs are, then large enough for the speed of the disk.
+constexpr size_t kFirstReadBytes = size_t{64} << 10;
+constexpr size_t kMaxReadBytes = size_t{4} << 20;
 
 bool HasNul(absl::string_view text) {
   return std::memchr(text.data(), '\0', text.size()) != nullptr;
@@ -19,7 +20,7 @@ bool HasNul(absl::string_view text) {
 }  // namespace
 
 LineReader::LineReader(File* file, int64_t offset, int64_t first_number)
-    : file_(file), buffer_offset_(offset), number_(first_number) {}
+    : file_(file), read_bytes_(kFirstReadBytes), buffer_offset_(offset), number_(first_number) {}
 
 absl::Status LineReader::Fill() {
   // The unread part moves to the front; it is at most one line.
@@ -27,12 +28,13 @@ absl::Status LineReader::Fill() {
   buffer_offset_ += static_cast<int64_t>(start_);
   end_ -= start_;
   start_ = 0;
-  if (buffer_.size() < end_ + kReadBytes) buffer_.resize(end_ + kReadBytes);
-  HR_ASSIGN_OR_RETURN(const int64_t got,
-                      file_->ReadAt(buffer_offset_ + static_cast<int64_t>(end_),
-                                    static_cast<int64_t>(kReadBytes), buffer_.data() + end_));
+  if (buffer_.size() < end_ + read_bytes_) buffer_.resize(end_ + read_bytes_);
+  const auto wanted = static_cast<int64_t>(read_bytes_);
+  HR_ASSIGN_OR_RETURN(const int64_t got, file_->ReadAt(buffer_offset_ + static_cast<int64_t>(end_),
+                                                       wanted, buffer_.data() + end_));
   end_ += static_cast<size_t>(got);
-  at_end_ = got < static_cast<int64_t>(kReadBytes);
+  at_end_ = got < wanted;
+  read_bytes_ = std::min(2 * read_bytes_, kMaxReadBytes);
   return absl::OkStatus();
 }
 

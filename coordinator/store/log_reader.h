@@ -44,6 +44,7 @@ class LineReader {
   absl::Status Fill();
 
   File* const file_;
+  size_t read_bytes_;  // of the next read
   std::string buffer_;
   size_t start_ = 0;  // of the unread part of buffer_
   size_t end_ = 0;
