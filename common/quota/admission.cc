@@ -12,6 +12,7 @@
 #include "common/async/wait.h"
 #include "common/base/log.h"
 #include "common/quota/costs.h"
+#include "common/quota/model.h"
 #include "common/quota/waiting_line.h"
 
 namespace headrace::quota {
@@ -23,6 +24,7 @@ constexpr int64_t kWakeStepNanos = 1'000'000;
 // An attempt that was late so often is sent late: a store or a reactor that is always slow must not
 // keep it for ever.
 constexpr int kMaxLate = 3;
+constexpr int kMinBatch = 4;
 // Questions to the store before everything else that is ready gets its turn.
 constexpr int kMaxAsksInARow = 16;
 
@@ -94,6 +96,7 @@ class Admission::Impl : private PoolListener {
   Task<void> Dispatch();
   Task<void> AskOnce();
   std::vector<ReserveRequest> MakeQuestion();
+  bool HasFreeSlots() const;
   void HandleAnswer(WaitingAttempt* attempt, const ReserveAnswer& answer, MonoTime* retry_at);
 
   Reactor* const reactor_;
@@ -110,6 +113,8 @@ class Admission::Impl : private PoolListener {
   int64_t booked_count_ = 0;
   uint64_t epoch_ = 0;
   std::optional<Costs> limits_;
+
+  int batch_ = options_.max_batch;  // follows how many are booked at a time
 
   int64_t rebooked_ = 0;
   int64_t asked_ = 0;
@@ -332,30 +337,40 @@ Task<void> Admission::Impl::AskOnce() {
     answers = absl::InternalError("the pool store answered another question");
   }
   MonoTime retry_at = MonoTime::Max();
+  int booked = 0;
   for (size_t i = 0; i < asking_.size(); ++i) {
     WaitingAttempt* attempt = asking_[i];
     if (attempt == nullptr) {
       store_->Settle(pool_, asking_ids_[i], Settlement::kNotSent, Costs{});
     } else if (answers.ok()) {
       HandleAnswer(attempt, (*answers)[i], &retry_at);
+      booked += (*answers)[i].kind == ReserveAnswer::Kind::kSendAt ? 1 : 0;
     } else {
       line_.Remove(attempt);
       Answer(attempt, Ticket::Kind::kError, std::string(answers.status().message()));
     }
   }
   asking_.clear();
+  const bool refused = retry_at != MonoTime::Max();
+  batch_ = refused ? std::max(kMinBatch, 2 * booked) : std::min(options_.max_batch, 2 * batch_);
   if (epoch != epoch_) {
     // A gate was set during the question, perhaps before what it booked.
     RecallBooked();
     OnPoolChanged();
-  } else if (retry_at != MonoTime::Max() && ask_at_ == MonoTime()) {
+  } else if (refused && ask_at_ == MonoTime() && !(booked > 0 && HasFreeSlots())) {
     AskAt(retry_at);
   }
 }
 
+// Of a gauge. Then a refusal was for the sake of another flow, which may fill them at once.
+bool Admission::Impl::HasFreeSlots() const {
+  const int64_t free_slots = store_->Hint(pool_).free_slots;
+  return free_slots > 0 && free_slots < PoolModel::kMaxOpen / 2;
+}
+
 std::vector<ReserveRequest> Admission::Impl::MakeQuestion() {
   const int64_t free_slots = std::max<int64_t>(1, store_->Hint(pool_).free_slots);
-  const int64_t count = std::min<int64_t>(free_slots, options_.max_batch);
+  const int64_t count = std::min<int64_t>({free_slots, batch_, options_.max_batch});
   line_.PickBatch(static_cast<size_t>(count), &asking_,
                   [this](const Costs& costs) { return PoolUs(costs); });
   std::vector<ReserveRequest> requests;
@@ -404,7 +419,8 @@ int64_t Admission::Impl::PoolUs(const Costs& costs) {
     if (limit == 0 || i == static_cast<size_t>(Dimension::kInFlight)) continue;
     most = std::max(most, std::min(costs[i], limit * 16) * 60'000'000 / limit);
   }
-  return std::max<int64_t>(most, costs[static_cast<size_t>(Dimension::kRequests)]);
+  if (most == 0 && costs[static_cast<size_t>(Dimension::kRequests)] > 0) return kSlotUs;
+  return most;
 }
 
 void Admission::Impl::Settle(const Ticket& ticket, Settlement settlement, const Costs& actual) {

@@ -8,6 +8,7 @@
 #ifndef HEADRACE_COMMON_QUOTA_FLOWS_H_
 #define HEADRACE_COMMON_QUOTA_FLOWS_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <utility>
@@ -27,14 +28,23 @@ struct FlowKey {
   }
 };
 
-// How far a flow may be ahead of another: of pool time, chosen, not measured.
-inline constexpr int64_t kFairWindowUs = 250'000;
+// Virtual time is counted in sixteenths of a microsecond, so that a small request of a heavy flow
+// still counts.
+inline constexpr int64_t kVirtualPerUs = 16;
+// How far a flow may be ahead of another: 250 ms of pool time, chosen, not measured.
+inline constexpr int64_t kFairWindow = 250'000 * kVirtualPerUs;
+// The pool time of a request where nothing but slots is limited, so that the window is five
+// requests.
+inline constexpr int64_t kSlotUs = 50'000;
 
-// Weights are kept in thousandths, clamped to [0.001, 1,000,000].
+// Weights are kept in thousandths, clamped to [0.01, 1,000].
 int64_t WeightMilli(double weight);
 
-// `us` of pool time as virtual time of a flow. |us| is below 2^43: 100 days.
-inline int64_t VirtualUs(int64_t us, int64_t weight_milli) { return us * 1000 / weight_milli; }
+// `pool_us` of pool time as virtual time of a flow; at most 19 hours count, to stay below 2^53.
+inline int64_t VirtualTime(int64_t pool_us, int64_t weight_milli) {
+  constexpr int64_t kMost = int64_t{1} << 36;
+  return std::clamp(pool_us, -kMost, kMost) * (1000 * kVirtualPerUs) / weight_milli;
+}
 
 class FlowTable {
  public:
@@ -54,7 +64,7 @@ class FlowTable {
   static constexpr int64_t kNever = -(int64_t{1} << 52);
 
   struct Flow {
-    int64_t virtual_us = 0;
+    int64_t virtual_time = 0;
     int64_t weight_milli = 1000;
     int64_t seen_us = 0;
     int64_t refused_us = kNever;
@@ -64,7 +74,7 @@ class FlowTable {
   void Sweep(int64_t now_us, int64_t window_us);
 
   absl::flat_hash_map<FlowKey, Flow> flows_;
-  int64_t virtual_us_ = 0;  // of the pool: the largest start of what was served
+  int64_t virtual_time_ = 0;  // of the pool: the largest start of what was served
   size_t sweep_at_ = 64;
 };
 

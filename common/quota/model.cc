@@ -26,8 +26,6 @@ constexpr int kMaxReaped = 16;  // expired reservations given up per question
 // is given back meanwhile is less than a burst, seldom enough that nobody polls.
 constexpr int64_t kAskParts = 8;
 constexpr int64_t kSnapshotWaitUs = 5'000'000;  // limited_by speaks of the last 5 s
-// The share of pool time of a request when nothing but slots is limited.
-constexpr int64_t kSlotUs = 1000;
 
 int64_t ToUs(MonoTime time) { return time.nanos() / 1000; }
 MonoTime FromUs(int64_t us) { return MonoTime::FromNanos(us * 1000); }

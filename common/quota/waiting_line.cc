@@ -12,7 +12,7 @@ void WaitingLine::Add(WaitingAttempt* attempt, bool again) {
   WaitingFlow* flow = &flows_[FlowKey{request.job_id, request.model}];
   flow->weight_milli = WeightMilli(request.weight);
   if (flow->empty()) {
-    flow->virtual_us = std::max(flow->virtual_us, virtual_us_);
+    flow->virtual_time = std::max(flow->virtual_time, virtual_time_);
     flow->active_index = active_.size();
     active_.push_back(flow);
   }
@@ -44,7 +44,7 @@ WaitingFlow* WaitingLine::Earliest() {
   WaitingFlow* earliest = nullptr;
   for (WaitingFlow* flow : active_) {
     if (flow->cursor == nullptr) continue;
-    if (earliest == nullptr || flow->tag_us < earliest->tag_us) earliest = flow;
+    if (earliest == nullptr || flow->tag < earliest->tag) earliest = flow;
   }
   return earliest;
 }
@@ -53,21 +53,21 @@ void WaitingLine::Served(FlowKey key, int64_t pool_us) {
   const auto it = flows_.find(key);
   if (it == flows_.end()) return;
   WaitingFlow& flow = it->second;
-  if (flow.empty()) flow.virtual_us = std::max(flow.virtual_us, virtual_us_);
-  virtual_us_ = std::max(virtual_us_, flow.virtual_us);
-  flow.virtual_us += VirtualUs(pool_us, flow.weight_milli);
+  if (flow.empty()) flow.virtual_time = std::max(flow.virtual_time, virtual_time_);
+  virtual_time_ = std::max(virtual_time_, flow.virtual_time);
+  flow.virtual_time += std::max<int64_t>(1, VirtualTime(pool_us, flow.weight_milli));
 }
 
 void WaitingLine::Correct(FlowKey key, int64_t pool_us) {
   const auto it = flows_.find(key);
-  if (it != flows_.end()) it->second.virtual_us += VirtualUs(pool_us, it->second.weight_milli);
+  if (it != flows_.end()) it->second.virtual_time += VirtualTime(pool_us, it->second.weight_milli);
 }
 
 // A flow that comes back starts at the virtual time of the pool, so nothing is lost with an empty
 // one that is not ahead of it.
 void WaitingLine::Sweep() {
   absl::erase_if(flows_, [this](const auto& entry) {
-    return entry.second.empty() && entry.second.virtual_us <= virtual_us_;
+    return entry.second.empty() && entry.second.virtual_time <= virtual_time_;
   });
   sweep_at_ = std::max<size_t>(64, flows_.size() * 2);
 }

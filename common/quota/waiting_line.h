@@ -3,6 +3,7 @@
 #ifndef HEADRACE_COMMON_QUOTA_WAITING_LINE_H_
 #define HEADRACE_COMMON_QUOTA_WAITING_LINE_H_
 
+#include <algorithm>
 #include <coroutine>
 #include <cstdint>
 #include <string>
@@ -46,7 +47,7 @@ struct WaitingAttempt : ListNode<WaitingAttempt> {
 struct WaitingFlow {
   bool empty() const { return again.empty() && fresh.empty(); }
 
-  int64_t virtual_us = 0;
+  int64_t virtual_time = 0;
   int64_t weight_milli = 1000;
   List<WaitingAttempt> again;  // were booked before; ahead of the others
   List<WaitingAttempt> fresh;
@@ -54,7 +55,7 @@ struct WaitingFlow {
 
   // Of PickBatch().
   WaitingAttempt* cursor = nullptr;
-  int64_t tag_us = 0;
+  int64_t tag = 0;
 };
 
 class WaitingLine {
@@ -85,7 +86,7 @@ class WaitingLine {
   absl::node_hash_map<FlowKey, WaitingFlow> flows_;
   std::vector<WaitingFlow*> active_;
   int64_t size_ = 0;
-  int64_t virtual_us_ = 0;  // the largest start of what was served
+  int64_t virtual_time_ = 0;  // the largest start of what was served
   size_t sweep_at_ = 64;
 };
 
@@ -94,14 +95,15 @@ void WaitingLine::PickBatch(size_t count, std::vector<WaitingAttempt*>* batch, P
   batch->clear();
   for (WaitingFlow* flow : active_) {
     flow->cursor = flow->again.empty() ? flow->fresh.front() : flow->again.front();
-    flow->tag_us = flow->virtual_us;
+    flow->tag = flow->virtual_time;
   }
   while (batch->size() < count) {
     WaitingFlow* flow = Earliest();
     if (flow == nullptr) break;
     WaitingAttempt* attempt = flow->cursor;
     batch->push_back(attempt);
-    flow->tag_us += VirtualUs(pool_us(attempt->request.costs), flow->weight_milli);
+    flow->tag +=
+        std::max<int64_t>(1, VirtualTime(pool_us(attempt->request.costs), flow->weight_milli));
     const bool was_again = attempt->again;
     flow->cursor = (was_again ? flow->again : flow->fresh).Next(attempt);
     if (flow->cursor == nullptr && was_again) flow->cursor = flow->fresh.front();
