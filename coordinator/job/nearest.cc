@@ -39,7 +39,7 @@ std::vector<absl::string_view> Views(absl::Span<const std::string> words) {
 absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_view> known) {
   absl::string_view best;
   if (word.empty() || word.size() > kMaxWordBytes) return best;
-  size_t best_edits = std::max<size_t>(1, word.size() / 3) + 1;
+  size_t best_edits = (word.size() < 2 ? 0 : std::max<size_t>(1, word.size() / 3)) + 1;
   for (absl::string_view candidate : known) {
     if (candidate.empty() || candidate.size() > kMaxWordBytes) continue;
     const size_t edits = Edits(word, candidate);

@@ -11,7 +11,7 @@
 namespace headrace {
 
 // The word of `known` with the fewest edits (insert, delete, replace, swap of neighbours; case is
-// ignored) from `word`, if that is at most a third of its length, and at least one edit is allowed;
+// ignored) from `word`, if that is at most a third of its length (one edit from two letters on);
 // empty otherwise. The first of several equally near ones.
 absl::string_view Nearest(absl::string_view word, absl::Span<const absl::string_view> known);
 absl::string_view Nearest(absl::string_view word, absl::Span<const std::string> known);
