@@ -88,9 +88,7 @@ void Call::SendHead(MonoTime now) {
   Truth& truth = service_->truth_.counters();
   truth.peak_streams = std::max(truth.peak_streams, ++truth.streams);
   // Streams that start together do not tick together: each has its own phase.
-  next_at_ = plan_.interval > absl::ZeroDuration()
-                 ? now + plan_.interval * (static_cast<double>(identity_ >> 40) / (1 << 24))
-                 : now;
+  next_at_ = plan_.interval > absl::ZeroDuration() ? now + plan_.interval * phase_ : now;
   responder_->Wake();
   Step(now);
 }
@@ -126,6 +124,7 @@ void Call::Step(MonoTime now) {
     }
     wrote = true;
     next_at_ = next_at_ + plan_.interval;
+    if (plan_.apart) break;
   }
   if (wrote) responder_->Wake();
   // The end comes with the last event, as a server sends it.

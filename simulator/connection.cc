@@ -23,6 +23,8 @@ constexpr int kMaxReadsPerTurn = 8;
 constexpr size_t kOutLimit = size_t{64} << 10;
 // Rounds of taking and writing per turn.
 constexpr int kMaxWritesPerTurn = 16;
+// How long a closed connection waits for the peer's end. Chosen, not measured.
+constexpr absl::Duration kMaxLinger = absl::Seconds(2);
 constexpr size_t kTlsRecord = 16384;  // RFC 8446 section 5.1
 
 // One per thread: a connection's bytes are consumed before another one reads.
@@ -55,12 +57,11 @@ Connection::~Connection() {
   session_.reset();
   Unlink();
   reactor_->Cancel(&more_);
+  reactor_->Cancel(&linger_);
   if (watched_ != 0) reactor_->Unwatch(fd_);
   if (reset_) {
     const linger now{.l_onoff = 1, .l_linger = 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-  } else if (ssl_ != nullptr && SSL_is_init_finished(ssl_)) {
-    SSL_shutdown(ssl_);
   }
   if (ssl_ != nullptr) SSL_free(ssl_);
   ERR_clear_error();
@@ -83,6 +84,7 @@ void Connection::CloseAfterFlush(bool reset) {
 void Connection::OnFdReady(uint32_t events) {
   if (state_ == State::kDead) return;
   if ((events & EPOLLERR) != 0) return Die(Gone::kReset);
+  if (state_ == State::kLinger) return Discard();
   if (state_ == State::kHandshake) Handshake();
   if (state_ == State::kDetect || state_ == State::kOpen) {
     if ((events & (EPOLLIN | EPOLLHUP)) != 0) ReadSome();
@@ -183,7 +185,7 @@ void Connection::Flush() {
     if (out_.size() - out_sent_ < kOutLimit) session_->Produce(&out_, out_sent_ + kOutLimit);
     if (out_.size() == out_sent_) {
       WatchFor(EPOLLIN);
-      if (closing_ || session_->Ended()) Die(Gone::kOurs);
+      if (closing_ || session_->Ended()) Linger();
       return;
     }
     switch (WriteOut()) {
@@ -229,6 +231,29 @@ void Connection::WatchFor(uint32_t events) {
   if (events == watched_) return;
   watched_ = events;
   reactor_->Rewatch(fd_, events, this);
+}
+
+void Connection::Linger() {
+  session_->PeerGone(Gone::kOurs);
+  if (reset_) return Die(Gone::kOurs);
+  state_ = State::kLinger;
+  if (ssl_ != nullptr) SSL_shutdown(ssl_);
+  ERR_clear_error();
+  shutdown(fd_, SHUT_WR);
+  reactor_->Arm(&linger_, reactor_->Now() + kMaxLinger, OnLingerEnd, this);
+}
+
+void Connection::OnLingerEnd(void* connection) {
+  static_cast<Connection*>(connection)->Die(Gone::kOurs);
+}
+
+void Connection::Discard() {
+  for (int i = 0; i < kMaxReadsPerTurn; ++i) {
+    const ssize_t got = recv(fd_, ReadBuffer(), kReadSize, 0);
+    if (got > 0) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    return Die(Gone::kOurs);
+  }
 }
 
 void Connection::Die(Gone how) {

@@ -55,12 +55,13 @@ class Connection final : public FdHandler, public EndOfTurn {
   Service* service() const { return service_; }
 
  private:
-  enum class State : uint8_t { kHandshake, kDetect, kOpen, kDead };
+  enum class State : uint8_t { kHandshake, kDetect, kOpen, kLinger, kDead };
   enum class Io : uint8_t { kDone, kBlocked, kClosed, kBroken };
 
   void OnFdReady(uint32_t events) override;
   void OnEndOfTurn() override;
   static void OnMore(void* connection);
+  static void OnLingerEnd(void* connection);
 
   void Handshake();
   void ReadSome();
@@ -71,6 +72,10 @@ class Connection final : public FdHandler, public EndOfTurn {
   // Writes out_; kDone when all of it has been written.
   Io WriteOut();
   void WatchFor(uint32_t events);
+  // Sends FIN and waits for the peer's, discarding what it still sends: closing with unread bytes
+  // would be a reset, which may destroy what the peer has not read yet.
+  void Linger();
+  void Discard();
   // Ends everything; the object is destroyed at the end of the turn.
   void Die(Gone how);
 
@@ -86,7 +91,8 @@ class Connection final : public FdHandler, public EndOfTurn {
   std::string detect_;  // the first bytes, until they tell the protocol
   std::string out_;
   size_t out_sent_ = 0;
-  Timer more_;  // to read on in the next turn what TLS has buffered
+  Timer more_;    // to read on in the next turn what TLS has buffered
+  Timer linger_;  // the end of lingering
   std::unique_ptr<Session> session_;
 };
 

@@ -82,6 +82,7 @@ bool ReshapeForm(Fault fault, AnswerSpec spec, Plan* plan) {
     case Fault::kSplitUtf8:
       spec.first_word = "\xF0\x9F\x8C\x8D";
       pieces = SplitInsideCharacters(Pieces(spec));
+      plan->apart = true;
       return true;
     case Fault::kNoSpace:
       pieces = Pieces(spec);
@@ -106,6 +107,7 @@ bool ReshapeForm(Fault fault, AnswerSpec spec, Plan* plan) {
       pieces = Pieces(spec);
       pieces.front().insert(0, "\xBB\xBF");
       pieces.insert(pieces.begin(), "\xEF");
+      plan->apart = true;
       return true;
     case Fault::kComments:
       pieces = Pieces(spec);

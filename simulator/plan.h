@@ -47,6 +47,7 @@ struct Plan {
   std::unique_ptr<EventWriter> events;
   std::vector<std::string> pieces;
   bool repeat_last = false;  // the last piece comes again and again
+  bool apart = false;        // pieces never share a write, however late they are
   absl::Duration interval;
   size_t gap_before = ~size_t{0};  // this piece comes only after `gap`
   absl::Duration gap;

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace headrace::simulator {
@@ -180,6 +181,12 @@ void Request::SetTarget(absl::string_view target) {
   if (question == absl::string_view::npos) return;
   const absl::string_view after = target.substr(question + 1);
   query.assign(after.data(), after.size());
+  for (absl::string_view field : absl::StrSplit(after, '&')) {
+    if (absl::ConsumePrefix(&field, "x-sim-barrier=")) barrier.assign(field.data(), field.size());
+    if (absl::ConsumePrefix(&field, "x-sim-fault=")) {
+      forced_fault.assign(field.data(), field.size());
+    }
+  }
 }
 
 BodyFacts ScanBody(absl::string_view body) { return Scanner(body).Run(); }

@@ -137,6 +137,8 @@ void Service::Generate(Call* call, Endpoint endpoint, MonoTime now) {
   call->identity_ = request.item.empty() ? body_hash : StableHash(request.item, 1);
   const uint32_t times = truth_.SeeIdentity(call->identity_);
   AnswerSpec spec = MakeSpec(endpoint, facts, body_hash);
+  // The golden ratio spreads any number of successive streams evenly (Weyl's sequence).
+  call->phase_ = std::fmod(static_cast<double>(request_number_) * 0.6180339887498949, 1.0);
   call->account_ = limits_.empty() ? nullptr : FindAccount(request.key);
   if (!Admit(call, spec, facts, now)) return;
 

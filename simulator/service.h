@@ -56,6 +56,7 @@ class Call final : public WheelNode {
   bool counted_ = false;
   bool streaming_ = false;
   uint64_t identity_ = 0;
+  double phase_ = 0;  // of its stream, as a share of the interval
   Account* account_ = nullptr;
   Charge charge_;
 };

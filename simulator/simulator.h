@@ -11,8 +11,9 @@
 //
 // Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/messages;
 // GET /v1/models, GET /truth, POST /truth/reset.
-// Request headers of its own: x-sim-fault: NAME (this fault, surely), x-sim-barrier: N (hold the
-// call until N are in flight), x-headrace-item: ID (identity for repeats; else the body's hash).
+// Request headers of its own, the first two also as query fields: x-sim-fault: NAME (this fault,
+// surely), x-sim-barrier: N (hold the call until N are in flight), x-headrace-item: ID (identity
+// for repeats; else the body's hash).
 #ifndef HEADRACE_SIMULATOR_SIMULATOR_H_
 #define HEADRACE_SIMULATOR_SIMULATOR_H_
 
