@@ -283,6 +283,7 @@ void Admission::Impl::OnPoolChanged() {
   const PoolHint hint = store_->Hint(pool_);
   if (hint.epoch != epoch_) {
     epoch_ = hint.epoch;
+    limits_.reset();  // they may be what has changed
     RecallBooked();
   }
   if (!line_.empty()) AskAt(std::max(hint.gate_until, reactor_->Now()));

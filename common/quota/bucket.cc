@@ -60,4 +60,20 @@ void Bucket::Correct(int64_t ticks) {
   tat_ticks_ = total - micros * scale_;
 }
 
+void Bucket::TakeOver(int64_t now_us, int64_t gate_until_us, const Bucket* old) {
+  int64_t credit_us = 0;
+  if (old != nullptr) {
+    const int64_t ahead_us = std::max(old->Tat(gate_until_us), now_us) - now_us;
+    const absl::int128 credit = absl::int128(old->burst_us_ - ahead_us) * old->scale_;
+    // From time at the old price to units to time at the new one; rounded down, debt grows.
+    const absl::int128 numerator = credit * price_;
+    const absl::int128 denominator = absl::int128(old->price_) * scale_;
+    absl::int128 converted = numerator / denominator;
+    if (converted * denominator > numerator) --converted;
+    credit_us = static_cast<int64_t>(std::min<absl::int128>(converted, burst_us_));
+  }
+  tat_us_ = now_us + burst_us_ - credit_us;
+  tat_ticks_ = 0;
+}
+
 }  // namespace headrace::quota

@@ -46,6 +46,10 @@ class Bucket {
   // Take() starts from the send time at the earliest.
   void Correct(int64_t ticks);
 
+  // Starts at `now_us` with what `old`, the same limit before it was changed, had of credit or
+  // debt, in units; without `old` with no credit.
+  void TakeOver(int64_t now_us, int64_t gate_until_us, const Bucket* old);
+
   int64_t tat_us() const { return tat_us_; }
   int64_t tat_ticks() const { return tat_ticks_; }  // beyond tat_us, [0, scale)
   int64_t scale() const { return scale_; }

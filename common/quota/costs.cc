@@ -17,20 +17,16 @@ int64_t At(const Costs& costs, Dimension dimension) {
 Charging DefaultCharging(absl::string_view provider, absl::string_view endpoint) {
   if (provider == "azure" || provider == "mistral" || provider == "bedrock") return Charging::kSum;
   if (provider != "openai") return Charging::kActuals;
-  if (endpoint.empty() || absl::StrContains(endpoint, "api.openai.com")) {
-    return Charging::kLargerOf;
-  }
-  if (absl::StrContains(endpoint, ".openai.azure.com") ||
-      absl::StrContains(endpoint, "api.mistral.ai")) {
-    return Charging::kSum;
-  }
-  return Charging::kActuals;
+  const bool sums = absl::StrContains(endpoint, ".openai.azure.com") ||
+                    absl::StrContains(endpoint, "api.mistral.ai");
+  return sums ? Charging::kSum : Charging::kLargerOf;
 }
 
 Costs EstimateCosts(const TokenEstimate& estimate, std::optional<int64_t> max_output,
                     Charging charging) {
   const int64_t input = std::max<int64_t>(0, estimate.input);
-  const int64_t output = std::max<int64_t>(0, estimate.output);
+  int64_t output = std::max<int64_t>(0, estimate.output);
+  if (max_output) output = std::min(output, std::max<int64_t>(0, *max_output));
   int64_t tokens = input + output;
   if (max_output && charging == Charging::kLargerOf) tokens = std::max(tokens, *max_output);
   if (max_output && charging == Charging::kSum) tokens = input + std::max<int64_t>(0, *max_output);

@@ -20,9 +20,9 @@ enum class Charging : uint8_t {
   kSum,       // at the start: the estimated prompt plus max_tokens; kept (Azure, Mistral, Bedrock)
 };
 
-// The rule of the dialect `provider` ("openai", "anthropic", ...) at the base URL `endpoint`. A
-// server that speaks the openai dialect on a host of its own is taken to charge actuals. An empty
-// endpoint means the provider's own.
+// The rule of the dialect `provider` ("openai", "anthropic", ...) at the base URL `endpoint`; empty
+// means the provider's own. A host that speaks the openai dialect is taken to charge as OpenAI does
+// unless it is known not to: that is never less than what was used.
 Charging DefaultCharging(absl::string_view provider, absl::string_view endpoint = {});
 
 // What to reserve: one request, one slot, and tokens by the rule. `max_output` is the request's own

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/status.h"
 
 namespace headrace::quota {
 
@@ -55,6 +56,15 @@ void MemoryPoolStore::Penalize(absl::string_view pool, const Penalty& penalty) {
   Pool* found = Find(pool);
   if (found == nullptr) return;
   if (found->model.Penalize(reactor_->Now(), penalty)) Tell(found);
+}
+
+absl::Status MemoryPoolStore::Reconfigure(const PoolSpec& spec) {
+  Pool* found = Find(spec.name);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no pool is named ", spec.name));
+  HR_RETURN_IF_ERROR(ValidatePool(spec));
+  found->model.Reconfigure(reactor_->Now(), spec);
+  Tell(found);
+  return absl::OkStatus();
 }
 
 PoolSnapshot MemoryPoolStore::Snapshot(absl::string_view pool) const {

@@ -34,6 +34,9 @@ class MemoryPoolStore final : public PoolStore {
   void Settle(absl::string_view pool, ReservationId id, Settlement settlement,
               const Costs& actual) override;
   void Penalize(absl::string_view pool, const Penalty& penalty) override;
+  // Changes the limits of the pool that `spec` names; see PoolModel::Reconfigure(). NotFound for an
+  // unknown pool, InvalidArgument for a spec that is not valid.
+  absl::Status Reconfigure(const PoolSpec& spec);
   // Of an unknown pool: empty.
   PoolSnapshot Snapshot(absl::string_view pool) const override;
   std::optional<ReserveAnswer> ReserveNow(absl::string_view pool, const ReserveRequest& request,

@@ -45,21 +45,38 @@ FlowKey FlowOf(const ReserveRequest& request) { return FlowKey{request.job_id, r
 }  // namespace
 
 PoolModel::PoolModel(const PoolSpec& spec)
-    : name_(spec.name),
-      expire_us_(absl::ToInt64Microseconds(spec.reservation_timeout)),
-      rate_(kRateGrowth),
-      capacity_(kCapacityGrowth) {
+    : name_(spec.name), rate_(kRateGrowth), capacity_(kCapacityGrowth) {
+  SetLimits(spec);
+}
+
+void PoolModel::SetLimits(const PoolSpec& spec) {
   const absl::Status valid = ValidatePool(spec);
   HR_CHECK(valid.ok()) << valid;
+  expire_us_ = absl::ToInt64Microseconds(spec.reservation_timeout);
+  buckets_.clear();
+  gauge_ = 0;
   for (const DimensionSpec& dimension : spec.dimensions) {
     switch (dimension.mechanics) {
       case Mechanics::kBucket:
         buckets_.emplace_back(dimension, spec.utilisation);
         break;
       case Mechanics::kGauge:
-        gauge_ = gauge_ == 0 ? dimension.limit : std::min(gauge_, dimension.limit);
+        gauge_ = dimension.limit;
         break;
     }
+  }
+}
+
+void PoolModel::Reconfigure(MonoTime now, const PoolSpec& spec) {
+  const int64_t now_us = Advance(now);
+  VoidBooked(now_us);
+  const std::vector<Bucket> old = buckets_;
+  SetLimits(spec);
+  for (Bucket& bucket : buckets_) {
+    const auto before = std::find_if(old.begin(), old.end(), [&](const Bucket& candidate) {
+      return candidate.dimension() == bucket.dimension();
+    });
+    bucket.TakeOver(now_us, gate_until_us_, before == old.end() ? nullptr : &*before);
   }
 }
 

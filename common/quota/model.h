@@ -54,12 +54,18 @@ class PoolModel {
   // True if booked sends became void.
   bool Penalize(MonoTime now, const Penalty& penalty);
 
+  // Changes the limits of a living pool to those of `spec`, which must pass ValidatePool(). No
+  // credit is made of it; debts stay; booked sends become void. Open reservations are settled at
+  // the new prices.
+  void Reconfigure(MonoTime now, const PoolSpec& spec);
+
   PoolSnapshot Snapshot(MonoTime now) const;
   PoolHint Hint() const;
   int64_t open() const { return ledger_.open(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
  private:
+  void SetLimits(const PoolSpec& spec);
   int64_t Advance(MonoTime now);
   std::optional<ReserveAnswer> AnswerAgain(const ReserveRequest& request);
   std::optional<ReserveAnswer> NeverFits(const Costs& costs) const;
@@ -76,7 +82,7 @@ class PoolModel {
   void NoteWait(int64_t now_us, Dimension binding);
 
   const std::string name_;
-  const int64_t expire_us_;
+  int64_t expire_us_ = 0;
   std::vector<Bucket> buckets_;
   int64_t gauge_ = 0;  // slots, 0: not limited
 

@@ -161,6 +161,22 @@ TEST(AdmissionWait, AThunderingHerdIsPacedAfterAGate) {
   EXPECT_NEAR(sent.back().at, 5 + 58.3, 0.7);
 }
 
+TEST(AdmissionWait, ALowerLimitHoldsAtOnceForWhatIsBooked) {
+  Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
+  std::vector<Sent> sent;
+  TaskScope scope(&worker.reactor, StopToken());
+  SpawnMany(&worker, &scope, 20, {}, &sent);
+  scope.Spawn(AtTime(&worker, 0.5, [&] {
+    EXPECT_TRUE(worker.store.Reconfigure(Pool({PerMinute(Dimension::kRequests, 60)})).ok());
+  }));
+  RunToEnd(&worker, &scope);
+  ASSERT_EQ(sent.size(), 20u);
+  EXPECT_LE(sent[7].at, 0.5);
+  // Of the tenth of a second to the next request half had passed: half of a second is left.
+  EXPECT_NEAR(sent[8].at, 1, 0.26);
+  EXPECT_NEAR(sent[19].at - sent[8].at, 11, 0.002);
+}
+
 TEST(AdmissionWait, AStoppedAccountEndsAllWhoWait) {
   for (const bool slow : {false, true}) {
     Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));

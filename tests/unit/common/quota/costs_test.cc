@@ -35,7 +35,7 @@ TEST(DefaultCharging, FollowsTheProviderAndTheHost) {
   EXPECT_EQ(DefaultCharging("openai"), Charging::kLargerOf);
   EXPECT_EQ(DefaultCharging("openai", "https://api.openai.com/v1"), Charging::kLargerOf);
   EXPECT_EQ(DefaultCharging("openai", "https://x.openai.azure.com/openai"), Charging::kSum);
-  EXPECT_EQ(DefaultCharging("openai", "http://127.0.0.1:8000/v1"), Charging::kActuals);
+  EXPECT_EQ(DefaultCharging("openai", "http://127.0.0.1:8000/v1"), Charging::kLargerOf);
   EXPECT_EQ(DefaultCharging("mistral"), Charging::kSum);
   EXPECT_EQ(DefaultCharging("something"), Charging::kActuals);
 }
@@ -46,6 +46,7 @@ TEST(EstimateCosts, FollowTheChargingRule) {
   EXPECT_EQ(EstimateCosts(estimate, 512, Charging::kLargerOf), (Costs{1, 512, 100, 40, 1}));
   EXPECT_EQ(EstimateCosts(estimate, 64, Charging::kLargerOf), (Costs{1, 140, 100, 40, 1}));
   EXPECT_EQ(EstimateCosts(estimate, 512, Charging::kSum), (Costs{1, 612, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 10, Charging::kActuals), (Costs{1, 110, 100, 10, 1}));
   EXPECT_EQ(EstimateCosts(estimate, std::nullopt, Charging::kSum), (Costs{1, 140, 100, 40, 1}));
 }
 

@@ -366,6 +366,41 @@ TEST(PoolModel, AStoppedAccountAnswersClosedWithTheReason) {
   EXPECT_TRUE(model.Snapshot(At(0)).closed);
 }
 
+TEST(PoolModel, AChangeOfLimitsMintsNoCreditAndForgivesNoDebt) {
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  model.Reserve(At(0), Request(1, Tokens(5000)), kHorizon);
+  // A debt of 5,000 tokens: five seconds of the old rate, ten of the new one.
+  model.Reconfigure(At(0), Pool({PerMinute(Dimension::kTokens, 30'000)}));
+  EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(1)), absl::Seconds(60)).at, At(9.5));
+  model.Settle(At(0), ReservationId(2), Settlement::kNotSent, Costs{});
+  model.Reconfigure(At(0), Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  EXPECT_EQ(model.Reserve(At(0), Request(3, Tokens(1)), absl::Seconds(60)).at, At(4.75));
+}
+
+TEST(PoolModel, HoweverOftenLimitsChangeNoMoreThanTheLargestRateIsSent) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+    double now = 0;
+    int64_t sent = 0;
+    uint64_t id = 0;
+    while (now < 30) {
+      now += 0.01 + random.Unit() * 0.1;
+      model.Reconfigure(
+          At(now),
+          Pool({PerMinute(Dimension::kTokens, 6'000 * random.Between(int64_t{1}, int64_t{10}))}));
+      // Nothing is booked ahead: what is sent is sent now.
+      while (model.Reserve(At(now), Request(++id, Tokens(50)), absl::ZeroDuration()).kind ==
+             Kind::kSendAt) {
+        sent += 50;
+      }
+    }
+    EXPECT_LE(static_cast<double>(sent), 1000 * (now + 0.25) + 50);
+    EXPECT_GT(sent, 5'000);
+  }
+}
+
 TEST(PoolModel, EveryNumberOfItsStateStaysExactInADouble) {
   // The widest spec: a month, the largest limit, the smallest share, an absurd actual cost.
   DimensionSpec spec = PerMinute(Dimension::kTokens, 1'000'000'000'000);
