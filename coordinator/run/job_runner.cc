@@ -32,6 +32,7 @@ JobRunner::JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options,
       options_(std::move(options)),
       store_(store),
       state_(state),
+      durable_(*state),
       totals_(job_),
       turns_(Weights(job_)),
       held_(job_.models.size()),
@@ -219,22 +220,18 @@ void JobRunner::GiveBack(size_t model, std::vector<v1::Item> items) {
 // Results
 
 void JobRunner::OnResults(WorkerSession* session, v1::Results results) {
-  std::vector<LogRecord> records;
-  std::vector<DeferredItem> deferred;
-  records.reserve(static_cast<size_t>(results.results_size()));
+  Resolved resolved;
+  resolved.records.reserve(static_cast<size_t>(results.results_size()));
   for (v1::ItemResult& result : *results.mutable_results()) {
-    ResolveResult(std::move(result), &records, &deferred);
+    ResolveResult(std::move(result), &resolved);
   }
   for (const v1::BatchDone& done : results.done()) OnBatchDone(done);
-  ++commits_under_way_;
-  work_.Spawn(
-      Commit(this, std::move(records), std::move(deferred), session->id(), results.chunk_seq()));
+  StartCommit(std::move(resolved), session->id(), results.chunk_seq());
   CheckLimits();
   Advance();
 }
 
-void JobRunner::ResolveResult(v1::ItemResult result, std::vector<LogRecord>* records,
-                              std::vector<DeferredItem>* deferred) {
+void JobRunner::ResolveResult(v1::ItemResult result, Resolved* resolved) {
   const ItemId item(result.item());
   if (result.job_id() != options_.job_id || !state_->valid(item)) {
     HR_LOG(kWarning) << "a result of an unknown item " << item << " was dropped";
@@ -254,12 +251,11 @@ void JobRunner::ResolveResult(v1::ItemResult result, std::vector<LogRecord>* rec
     Hold(std::move(result));
     return;
   }
-  if (error_class == ErrorClass::kNone) ReleaseHeld(model, records, deferred);
-  Accept(std::move(result), records, deferred);
+  if (error_class == ErrorClass::kNone) ReleaseHeld(model, resolved);
+  Accept(std::move(result), resolved);
 }
 
-void JobRunner::Accept(v1::ItemResult result, std::vector<LogRecord>* records,
-                       std::vector<DeferredItem>* deferred) {
+void JobRunner::Accept(v1::ItemResult result, Resolved* resolved) {
   const ItemId item(result.item());
   const ErrorClass error_class = ErrorClassFromWire(result.error_class());
   const uint32_t model = state_->model(item).value();
@@ -275,13 +271,14 @@ void JobRunner::Accept(v1::ItemResult result, std::vector<LogRecord>* records,
     record.error_class = error_class;
     record.passes = state_->failed_passes(item);
     record.attempts = result.attempts();
-    deferred->push_back(record);
+    resolved->deferred.push_back(record);
     return;
   }
   LogRecord record;
   record.file = verdict == JobState::Verdict::kOk ? LogFile::kResults : LogFile::kErrors;
   record.line = std::move(*result.mutable_line());
-  records->push_back(std::move(record));
+  resolved->records.push_back(std::move(record));
+  resolved->outcomes.emplace_back(item, error_class);
 }
 
 void JobRunner::Hold(v1::ItemResult result) {
@@ -296,26 +293,22 @@ void JobRunner::Hold(v1::ItemResult result) {
                     held.back().result.message()));
 }
 
-void JobRunner::ReleaseHeld(size_t model, std::vector<LogRecord>* records,
-                            std::vector<DeferredItem>* deferred) {
+void JobRunner::ReleaseHeld(size_t model, Resolved* resolved) {
   std::vector<Held> held = std::move(held_[model]);
   held_[model].clear();
-  for (Held& h : held) Accept(std::move(h.result), records, deferred);
+  for (Held& h : held) Accept(std::move(h.result), resolved);
 }
 
 void JobRunner::ReleaseHeldAtEnd() {
-  std::vector<LogRecord> records;
-  std::vector<DeferredItem> deferred;
+  Resolved resolved;
   for (size_t model = 0; model < held_.size(); ++model) {
     const auto held = static_cast<int64_t>(held_[model].size());
     // Too few items to tell a wrong configuration from bad luck: the failures are outcomes.
     const bool rest_is_done =
         state_->resolved_of(ModelIndex(static_cast<uint32_t>(model))) + held == state_->rows();
-    if (held > 0 && rest_is_done) ReleaseHeld(model, &records, &deferred);
+    if (held > 0 && rest_is_done) ReleaseHeld(model, &resolved);
   }
-  if (records.empty() && deferred.empty()) return;
-  ++commits_under_way_;
-  work_.Spawn(Commit(this, std::move(records), std::move(deferred), SessionId(0), 0));
+  if (!resolved.records.empty()) StartCommit(std::move(resolved), SessionId(0), 0);
 }
 
 void JobRunner::OnBatchDone(const v1::BatchDone& done) {
@@ -358,19 +351,21 @@ void JobRunner::OnBadRow(v1::Item item, const std::string& error) {
   result.set_cached_tokens(-1);
   result.set_first_token_us(-1);
   AppendResultLine(line, result.mutable_line());
-  std::vector<LogRecord> records;
-  std::vector<DeferredItem> deferred;
-  Accept(std::move(result), &records, &deferred);
-  ++commits_under_way_;
-  work_.Spawn(Commit(this, std::move(records), std::move(deferred), SessionId(0), 0));
+  Resolved resolved;
+  Accept(std::move(result), &resolved);
+  StartCommit(std::move(resolved), SessionId(0), 0);
   CheckLimits();
 }
 
-Task<void> JobRunner::Commit(JobRunner* self, std::vector<LogRecord> records,
-                             std::vector<DeferredItem> deferred, SessionId session, uint64_t seq) {
+void JobRunner::StartCommit(Resolved resolved, SessionId session, uint64_t seq) {
+  ++commits_under_way_;
+  work_.Spawn(Commit(this, std::move(resolved), session, seq));
+}
+
+Task<void> JobRunner::Commit(JobRunner* self, Resolved resolved, SessionId session, uint64_t seq) {
   absl::Status status;
-  if (!records.empty() || !deferred.empty()) {
-    status = co_await self->store_->Append(std::move(records), std::move(deferred));
+  if (!resolved.records.empty() || !resolved.deferred.empty()) {
+    status = co_await self->store_->Append(std::move(resolved.records), resolved.deferred);
   }
   --self->commits_under_way_;
   if (!status.ok()) {
@@ -378,6 +373,12 @@ Task<void> JobRunner::Commit(JobRunner* self, std::vector<LogRecord> records,
     self->Stop("error", kExitError, absl::StrCat("results cannot be written: ", status.message()));
     self->ended_.Set();
     co_return;
+  }
+  for (const auto& [item, error_class] : resolved.outcomes) {
+    self->durable_.RestoreOutcome(item, error_class);
+  }
+  for (const DeferredItem& item : resolved.deferred) {
+    self->durable_.RestoreDeferred(item.item, item.passes);
   }
   auto it = self->sessions_.find(session);
   if (it != self->sessions_.end()) it->second->ChunkDurable(seq);
@@ -388,7 +389,7 @@ Task<void> JobRunner::Commit(JobRunner* self, std::vector<LogRecord> records,
 }
 
 Task<void> JobRunner::SaveSnapshot(JobRunner* self) {
-  absl::Status status = co_await self->store_->SaveSnapshot(self->state_->Snapshot());
+  absl::Status status = co_await self->store_->SaveSnapshot(self->durable_.Snapshot());
   self->saving_ = false;
   if (!status.ok()) HR_LOG(kWarning) << "no snapshot was saved: " << status.message();
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -99,22 +100,26 @@ class JobRunner final : private SessionHost {
   void OnSessionClosed(WorkerSession* session) override;
 
   static Task<void> RunSession(JobRunner* self, std::unique_ptr<WorkerSession> session);
+  // What one chunk resolved: lines and deferrals for the store, outcomes for the durable state.
+  struct Resolved {
+    std::vector<LogRecord> records;
+    std::vector<DeferredItem> deferred;
+    std::vector<std::pair<ItemId, ErrorClass>> outcomes;
+  };
+
   // Writes and, once durable, acknowledges; `session` 0 for what the coordinator itself resolved.
-  static Task<void> Commit(JobRunner* self, std::vector<LogRecord> records,
-                           std::vector<DeferredItem> deferred, SessionId session, uint64_t seq);
+  static Task<void> Commit(JobRunner* self, Resolved resolved, SessionId session, uint64_t seq);
+  void StartCommit(Resolved resolved, SessionId session, uint64_t seq);
   static Task<void> SaveSnapshot(JobRunner* self);
   static Task<void> ReserveIds(JobRunner* self);
 
   void PumpGrants();
   bool Grantable(size_t model, uint64_t credits) const;
   v1::Grant MakeGrant(size_t model, size_t max_items);
-  void ResolveResult(v1::ItemResult result, std::vector<LogRecord>* records,
-                     std::vector<DeferredItem>* deferred);
-  void Accept(v1::ItemResult result, std::vector<LogRecord>* records,
-              std::vector<DeferredItem>* deferred);
+  void ResolveResult(v1::ItemResult result, Resolved* resolved);
+  void Accept(v1::ItemResult result, Resolved* resolved);
   void Hold(v1::ItemResult result);
-  void ReleaseHeld(size_t model, std::vector<LogRecord>* records,
-                   std::vector<DeferredItem>* deferred);
+  void ReleaseHeld(size_t model, Resolved* resolved);
   void ReleaseHeldAtEnd();
   void OnBatchDone(const v1::BatchDone& done);
   void OnBadRow(v1::Item item, const std::string& error);
@@ -127,7 +132,8 @@ class JobRunner final : private SessionHost {
   const JobConfig job_;
   const JobRunnerOptions options_;
   RunStore* const store_;
-  JobState* const state_;
+  JobState* const state_;   // what results came, durable or on their way there
+  JobState durable_;        // what is on the disk: the content of snapshots
   JobTotals totals_;
   LeaseTable leases_;
   WeightedTurns turns_;

@@ -28,6 +28,7 @@ JobTotals::JobTotals(const JobConfig& job) : models(job.models.size()) {
 void JobTotals::Count(const JobConfig& job, uint32_t model, const v1::ItemResult& result,
                       bool final) {
   attempts += result.attempts();
+  retries += std::max<int64_t>(int64_t{result.attempts()} - 1, 0);
   throttled += result.throttled();
   possibly_billed += result.possibly_billed();
   ModelTotals& m = models[model];

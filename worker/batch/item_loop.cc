@@ -15,16 +15,6 @@ namespace {
 // Messages of failures travel in every result chunk. Chosen, not measured.
 constexpr size_t kMaxMessageBytes = 2000;
 
-quota::Costs ToCosts(int64_t input_tokens, int64_t output_tokens) {
-  quota::Costs costs{};
-  costs[static_cast<size_t>(quota::Dimension::kRequests)] = 1;
-  costs[static_cast<size_t>(quota::Dimension::kTokens)] = input_tokens + output_tokens;
-  costs[static_cast<size_t>(quota::Dimension::kInputTokens)] = input_tokens;
-  costs[static_cast<size_t>(quota::Dimension::kOutputTokens)] = output_tokens;
-  costs[static_cast<size_t>(quota::Dimension::kInFlight)] = 1;
-  return costs;
-}
-
 }  // namespace
 
 // What the loop knows of its item between two waits.
@@ -133,7 +123,8 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
   const bool permitted = co_await gate_->permits().Acquire(start);
   if (permitted) {
     const quota::TokenEstimate estimate = model_->estimator->Estimate(progress->built.features);
-    const quota::Costs costs = ToCosts(estimate.input, estimate.output);
+    const quota::Costs costs =
+        quota::EstimateCosts(estimate, progress->built.max_output, model_->charging);
     progress->ticket =
         co_await model_->pool->Admit(model_->job_id, model_->model, model_->weight, costs, start);
   }
@@ -167,17 +158,15 @@ Task<void> ItemLoop::CallOnce(Progress* progress, StopToken call) {
 void ItemLoop::SettleAndLearn(Progress* progress) {
   const provider::Reply& reply = progress->reply;
   const Usage& usage = reply.usage;
-  const quota::Costs& reserved = progress->ticket.reserved;
-  const int64_t input =
-      usage.prompt_tokens.value_or(reserved[static_cast<size_t>(quota::Dimension::kInputTokens)]);
-  const int64_t output = usage.completion_tokens.value_or(
-      reserved[static_cast<size_t>(quota::Dimension::kOutputTokens)]);
   const bool cancelled = progress->result.end == http::CallEnd::kCancelled;
   const quota::Settlement settlement =
       !cancelled ? reply.settlement
                  : (progress->result.sends > 0 ? quota::Settlement::kUnknown
                                                : quota::Settlement::kNotSent);
-  model_->pool->Settle(progress->ticket, settlement, ToCosts(input, output));
+  const quota::Costs actual =
+      quota::ActualCosts(progress->ticket.reserved, usage.prompt_tokens, usage.completion_tokens,
+                         model_->charging);
+  model_->pool->Settle(progress->ticket, settlement, actual);
   if (usage.prompt_tokens.has_value() || usage.completion_tokens.has_value()) {
     model_->estimator->Learn(progress->built.features, usage.prompt_tokens,
                              usage.completion_tokens);

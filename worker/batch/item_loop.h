@@ -18,6 +18,7 @@
 #include "common/base/ids.h"
 #include "common/base/random.h"
 #include "common/quota/admission.h"
+#include "common/quota/costs.h"
 #include "common/quota/estimator.h"
 #include "worker/batch/outcome.h"
 #include "worker/batch/retry_rule.h"
@@ -65,6 +66,7 @@ struct ModelRuntime {
   std::unique_ptr<provider::Codec> codec;
   http::Engine* client = nullptr;
   quota::Admission* pool = nullptr;
+  quota::Charging charging = quota::Charging::kActuals;
   std::unique_ptr<quota::TokenEstimator> estimator;
 
   Semaphore starts;      // the line: items between their start and their admission

@@ -230,6 +230,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   m->timeouts.total = absl::Milliseconds(model.total_timeout_ms());
   m->on_account_stop = &Worker::OnAccountStop;
   m->context = this;
+  m->charging = quota::DefaultCharging(model.provider(), model.endpoint());
   m->estimator = std::make_unique<quota::TokenEstimator>(std::nullopt);
 
   provider::ModelConfig config;

@@ -1,0 +1,33 @@
+// `headrace run`: a coordinator and a worker in one process.
+#ifndef HEADRACE_CLI_RUN_LOCAL_RUN_H_
+#define HEADRACE_CLI_RUN_LOCAL_RUN_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/progress/view.h"
+#include "coordinator/job/job.h"
+#include "coordinator/run/job_runner.h"
+
+namespace headrace {
+
+struct LocalRunOptions {
+  JobConfig job;  // finished
+  ProgressMode progress = ProgressMode::kAuto;
+  bool no_color = false;
+  bool quiet = false;  // say nothing on standard output
+};
+
+struct LocalRunEnd {
+  JobEnd end;
+  JobTotals totals;
+  int64_t peak_in_flight = 0;
+};
+
+// Runs the job to its end, resuming what its output directory holds, and writes results.csv and
+// summary.json. A status means that the job could not begin: nothing was sent.
+absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_CLI_RUN_LOCAL_RUN_H_

@@ -1,0 +1,94 @@
+#include "worker/session/real_environment.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/quota/memory_store.h"
+#include "worker/http/client.h"
+#include "worker/http/url.h"
+
+namespace headrace {
+namespace {
+
+// A key file holds one key; anything longer is some other file. Chosen, not measured.
+constexpr size_t kMaxKeyFileBytes = 64 << 10;
+
+absl::StatusOr<Secret> ReadKeyFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return ErrnoStatus(errno, absl::StrCat("key file ", path));
+  std::string text;
+  text.resize(kMaxKeyFileBytes + 1);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxKeyFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("key file ", path, " is larger than a key"));
+  }
+  return Secret(std::move(text));
+}
+
+void AddBucket(quota::Dimension dimension, int64_t limit, quota::PoolSpec* spec) {
+  if (limit <= 0) return;
+  quota::DimensionSpec d;
+  d.dimension = dimension;
+  d.limit = limit;
+  spec->dimensions.push_back(d);
+}
+
+quota::PoolSpec ToPoolSpec(const v1::PoolSpec& pool) {
+  quota::PoolSpec spec;
+  spec.name = pool.name();
+  AddBucket(quota::Dimension::kRequests, pool.requests_per_minute(), &spec);
+  AddBucket(quota::Dimension::kTokens, pool.tokens_per_minute(), &spec);
+  AddBucket(quota::Dimension::kInputTokens, pool.input_tokens_per_minute(), &spec);
+  AddBucket(quota::Dimension::kOutputTokens, pool.output_tokens_per_minute(), &spec);
+  if (pool.max_in_flight() > 0) {
+    quota::DimensionSpec gauge;
+    gauge.dimension = quota::Dimension::kInFlight;
+    gauge.mechanics = quota::Mechanics::kGauge;
+    gauge.limit = pool.max_in_flight();
+    spec.dimensions.push_back(gauge);
+  }
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<Secret> RealEnvironment::ReadKey(const v1::ApiKeySource& source) {
+  if (source.has_file()) return ReadKeyFile(source.file());
+  if (!source.has_env()) return Secret();
+  const char* value = std::getenv(source.env().c_str());
+  if (value == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("the environment variable ", source.env(), " with the API key is not set"));
+  }
+  return Secret(value);
+}
+
+absl::StatusOr<std::unique_ptr<http::Engine>> RealEnvironment::MakeClient(
+    const v1::ModelSpec& model) {
+  http::ClientOptions options;
+  HR_ASSIGN_OR_RETURN(options.endpoint, http::ParseUrl(model.endpoint()));
+  options.ca_file = model.ca_file();
+  return http::MakeClient(reactor_, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<quota::PoolStore>> RealEnvironment::MakePools(
+    const v1::JobSpec& job) {
+  std::vector<quota::PoolSpec> specs;
+  for (const v1::PoolSpec& pool : job.pools()) {
+    quota::PoolSpec spec = ToPoolSpec(pool);
+    const absl::Status valid = quota::ValidatePool(spec);
+    if (!valid.ok()) return Annotate(valid, absl::StrCat("pool ", pool.name()));
+    specs.push_back(std::move(spec));
+  }
+  return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
+}
+
+}  // namespace headrace
