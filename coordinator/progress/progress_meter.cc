@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -71,8 +72,10 @@ void AddItems(const JobRunner& runner, ProgressSnapshot* out) {
     const int64_t items = state.failures(info.error_class);
     if (items > 0) out->failures.push_back({info.error_class, items});
   }
-  std::stable_sort(out->failures.begin(), out->failures.end(),
-                   [](const FailureCount& a, const FailureCount& b) { return a.items > b.items; });
+  std::sort(out->failures.begin(), out->failures.end(),
+            [](const FailureCount& a, const FailureCount& b) {
+              return a.items != b.items ? a.items > b.items : a.error_class < b.error_class;
+            });
 }
 
 }  // namespace

@@ -1,0 +1,170 @@
+#include "cli/run/local_run.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cli/run/local_worker.h"
+#include "cli/run/signals.h"
+#include "common/async/blocking_thread.h"
+#include "common/async/epoll_reactor.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "coordinator/dataset/dataset.h"
+#include "coordinator/progress/progress_meter.h"
+#include "coordinator/session/service.h"
+#include "coordinator/store/run_store.h"
+
+namespace headrace {
+namespace {
+
+// A live view is redrawn this often; the views choose what they show.
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
+constexpr int64_t kDefaultMaxInFlight = 2500;
+
+// Gives the item states what a run directory remembers.
+class StateRecovery final : public RecoveryVisitor {
+ public:
+  explicit StateRecovery(JobState* state) : state_(state) {}
+
+  void OnOutcome(ItemId item, ErrorClass error_class) override {
+    if (state_->valid(item)) state_->RestoreOutcome(item, error_class);
+  }
+  void OnDeferred(const DeferredItem& item) override {
+    if (state_->valid(item.item)) state_->RestoreDeferred(item.item, item.passes);
+  }
+  absl::Status OnSnapshot(absl::string_view snapshot) override { return state_->Restore(snapshot); }
+  void OnBatchIdsReserved(BatchId up_to) override { next_batch = BatchId(up_to.value() + 1); }
+
+  BatchId next_batch{1};
+
+ private:
+  JobState* const state_;
+};
+
+// The parts of one run that live while its reactor does.
+struct Run {
+  Run(EpollReactor* r, const JobConfig& job, const JobRunnerOptions& options,
+      const Dataset* dataset, RunStore* store, JobState* state)
+      : reactor(r),
+        dataset_thread(r),
+        runner(r, job, options, dataset, &dataset_thread, store, state),
+        meter(&runner, r->Now()) {}
+
+  EpollReactor* const reactor;
+  BlockingThread dataset_thread;
+  JobRunner runner;
+  ProgressMeter meter;
+  StopSource ticker_stop;
+};
+
+Task<void> ShowProgress(Run* run, ProgressView* view) {
+  while (true) {
+    view->Show(run->meter.Sample(run->reactor->Now(), /*finished=*/false));
+    Sleep wait(run->reactor, kProgressInterval, run->ticker_stop.token());
+    const bool waited = co_await wait;
+    if (!waited) break;
+  }
+  view->Show(run->meter.Sample(run->reactor->Now(), /*finished=*/true));
+}
+
+Task<void> Main(Run* run, RunStore* store, ProgressView* view, JobEnd* end, absl::Status* closed) {
+  TaskScope ticker(run->reactor, StopToken());
+  ticker.Spawn(ShowProgress(run, view));
+  *end = co_await run->runner.Run();
+  run->ticker_stop.RequestStop(StopCode::kOwnerDone);
+  co_await ticker.Join();
+  *closed = co_await store->Close();
+}
+
+int64_t MaxInFlight(const JobConfig& job) {
+  if (job.max_in_flight > 0) return job.max_in_flight;
+  int64_t sum = 0;
+  for (const PoolJob& pool : job.pools) {
+    if (pool.max_in_flight == 0) return kDefaultMaxInFlight;
+    sum += pool.max_in_flight;
+  }
+  return sum > 0 ? sum : kDefaultMaxInFlight;
+}
+
+void Interrupted(Run* run, int count) {
+  if (count > 1) {
+    // Everything acknowledged is on the disk; the rest is found and cut by the next start.
+    std::fputs("\ninterrupted twice: leaving now; the same command resumes\n", stderr);
+    _exit(kExitInterrupted);
+  }
+  run->runner.Stop("interrupted", kExitInterrupted,
+                   "interrupted: calls under way may end; the same command resumes");
+}
+
+}  // namespace
+
+absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
+  BlockStopSignals();
+  JobConfig job = options.job;
+  job.max_in_flight = MaxInFlight(job);
+  Disk* disk = Disk::Real();
+  HR_RETURN_IF_ERROR(disk->MakeDirs(job.output_dir));
+
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(job.dataset));
+  HR_ASSIGN_OR_RETURN(DatasetInfo info, dataset->Scan(job.output_dir));
+  for (const std::string& problem : info.problems) HR_LOG(kWarning) << problem;
+
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());
+  JobState state(info.rows, static_cast<int64_t>(job.models.size()), job.passes);
+  StateRecovery recovery(&state);
+  RunIdentity identity;
+  identity.job_yaml = ToYaml(options.job);
+  identity.dataset_sha256 = info.sha256;
+  identity.rows = info.rows;
+  identity.models = static_cast<int64_t>(job.models.size());
+  RecoveryReport report;
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,
+                      RunStore::Open(job.output_dir, identity, RunStoreOptions{}, disk,
+                                     reactor.get(), &recovery, &report));
+  for (const std::string& warning : report.warnings) HR_LOG(kWarning) << warning;
+  if (report.resumed) {
+    HR_LOG(kInfo) << "resuming " << job.output_dir << ": " << state.ok() << " ok, "
+                  << state.failed() << " failed, "
+                  << state.total() - state.ok() - state.failed() << " to do";
+  }
+
+  JobRunnerOptions runner_options;
+  runner_options.first_batch = recovery.next_batch;
+  LocalRunEnd result{{}, JobTotals(job), 0};
+  absl::Status closed;
+  {
+    Run run(reactor.get(), job, runner_options, dataset.get(), store.get(), &state);
+    HR_ASSIGN_OR_RETURN(
+        std::unique_ptr<SessionServer> server,
+        SessionServer::StartInProcess(reactor.get(), [&run](auto stream) {
+          run.runner.AddStream(std::move(stream));
+        }));
+    HR_ASSIGN_OR_RETURN(std::unique_ptr<SignalWatch> signals,
+                        SignalWatch::Start(reactor.get(),
+                                           [&run](int count) { Interrupted(&run, count); }));
+    WorkerOptions worker_options;
+    worker_options.id = "local";
+    worker_options.max_in_flight = job.max_in_flight;
+    worker_options.seed = RandomSeed();
+    LocalWorker worker(server->InProcessChannel(), worker_options, [&run](absl::Status status) {
+      if (status.ok()) return;
+      run.reactor->Post([&run, status] {
+        run.runner.Stop("error", kExitError, std::string(status.message()));
+      });
+    });
+    std::unique_ptr<ProgressView> view =
+        ProgressView::Make(options.progress, StderrOutput(options.no_color));
+    reactor->Run(Main(&run, store.get(), view.get(), &result.end, &closed));
+    result.totals = run.runner.totals();
+  }
+  HR_RETURN_IF_ERROR(closed);
+  return result;
+}
+
+}  // namespace headrace

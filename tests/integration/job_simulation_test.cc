@@ -1,0 +1,455 @@
+// A coordinator, a worker and a provider in one thread and virtual time, from one seed: whole jobs with
+// failures, interruptions and restarts, checked against the lines on the disk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/async/blocking_thread.h"
+#include "common/async/virtual_reactor.h"
+#include "common/base/random.h"
+#include "common/outcome/result_line.h"
+#include "common/quota/memory_store.h"
+#include "coordinator/dataset/dataset.h"
+#include "coordinator/run/job_runner.h"
+#include "coordinator/store/run_store.h"
+#include "worker/session/worker.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the provider does with calls, by chance.
+struct Weather {
+  double server_error = 0;   // 500
+  double rate_limited = 0;   // 429
+  double lost = 0;           // the connection breaks after the request was sent
+  double bad_request = 0;    // by item, always: 400
+  double slow = 0;           // takes longer than any deadline
+  int unauthorized_after = -1;  // from this call on: 401
+  bool unknown_model = false;   // always 404
+};
+
+// A provider without a network. Counts what it was asked and what it answered.
+class FakeProvider {
+ public:
+  FakeProvider(Reactor* reactor, uint64_t seed, Weather weather)
+      : reactor_(reactor), random_(seed), weather_(weather) {}
+
+  Task<http::CallResult> Call(http::Request request, http::Receiver* receiver, StopToken stop) {
+    http::CallResult result;
+    result.stamps.queued = reactor_->Now();
+    result.stamps.sent = reactor_->Now();
+    result.sends = 1;
+    result.http_version = 20;
+    const int call = ++calls;
+    in_flight_peak = std::max(in_flight_peak, ++in_flight);
+    absl::Duration length = random_.Between(absl::Milliseconds(5), absl::Seconds(2));
+    if (random_.Chance(weather_.slow)) length = absl::Hours(1);
+    Sleep answer(reactor_, length, stop);
+    const bool answered = co_await answer;
+    --in_flight;
+    result.stamps.end = reactor_->Now();
+    if (!answered) {
+      result.end = http::CallEnd::kCancelled;
+      co_return result;
+    }
+    if (random_.Chance(weather_.lost)) {
+      result.end = http::CallEnd::kLost;
+      result.detail = "the connection broke";
+      co_return result;
+    }
+    result.end = http::CallEnd::kComplete;
+    result.stamps.headers = reactor_->Now();
+    Answer(call, request, receiver, &result);
+    co_return result;
+  }
+
+  int calls = 0;
+  int in_flight = 0;
+  int in_flight_peak = 0;
+  int answered_ok = 0;
+
+ private:
+  void Send(int status, absl::string_view body, http::Receiver* receiver,
+            http::CallResult* result) {
+    result->status = status;
+    receiver->OnHeaders(status, {{"content-type", "application/json"}});
+    receiver->OnBody(body);
+  }
+  void Answer(int call, const http::Request& request, http::Receiver* receiver,
+              http::CallResult* result) {
+    if (weather_.unauthorized_after >= 0 && call > weather_.unauthorized_after) {
+      Send(401, R"({"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}})",
+           receiver, result);
+    } else if (weather_.unknown_model) {
+      Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver, result);
+    } else if (absl::StrContains(request.body, "question 13 ") && weather_.bad_request > 0) {
+      Send(400, R"({"error":{"message":"too long","code":"context_length_exceeded"}})", receiver,
+           result);
+    } else if (random_.Chance(weather_.rate_limited)) {
+      Send(429, R"({"error":{"message":"slow","code":"rate_limit_exceeded"}})", receiver, result);
+    } else if (random_.Chance(weather_.server_error)) {
+      Send(500, R"({"error":{"message":"oops"}})", receiver, result);
+    } else {
+      ++answered_ok;
+      Send(200,
+           R"({"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},)"
+           R"("finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}})",
+           receiver, result);
+    }
+  }
+
+  Reactor* const reactor_;
+  Random random_;
+  const Weather weather_;
+};
+
+class FakeEngine final : public http::Engine {
+ public:
+  explicit FakeEngine(FakeProvider* provider) : provider_(provider) {}
+  Task<http::CallResult> Call(http::Request request, http::Receiver* receiver,
+                              StopToken stop) override {
+    return provider_->Call(std::move(request), receiver, stop);
+  }
+  http::EngineStats stats() const override { return {}; }
+  Task<void> Shutdown() override { co_return; }
+
+ private:
+  FakeProvider* const provider_;
+};
+
+class FakeEnvironment final : public WorkerEnvironment {
+ public:
+  FakeEnvironment(Reactor* reactor, FakeProvider* provider)
+      : reactor_(reactor), provider_(provider) {}
+  absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource&) override { return Secret("sk-test"); }
+  absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec&) override {
+    return std::make_unique<FakeEngine>(provider_);
+  }
+  absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) override {
+    std::vector<quota::PoolSpec> specs;
+    for (const v1::PoolSpec& pool : job.pools()) {
+      quota::PoolSpec spec;
+      spec.name = pool.name();
+      specs.push_back(std::move(spec));
+    }
+    return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
+  }
+
+ private:
+  Reactor* const reactor_;
+  FakeProvider* const provider_;
+};
+
+class StateRecovery final : public RecoveryVisitor {
+ public:
+  explicit StateRecovery(JobState* state) : state_(state) {}
+  void OnOutcome(ItemId item, ErrorClass error_class) override {
+    state_->RestoreOutcome(item, error_class);
+  }
+  void OnDeferred(const DeferredItem& item) override {
+    state_->RestoreDeferred(item.item, item.passes);
+  }
+  absl::Status OnSnapshot(absl::string_view snapshot) override { return state_->Restore(snapshot); }
+  void OnBatchIdsReserved(BatchId up_to) override { next_batch = BatchId(up_to.value() + 1); }
+  BatchId next_batch{1};
+
+ private:
+  JobState* const state_;
+};
+
+class JobSimulation : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "headrace_sim_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    dir_ = name;
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  void WriteRows(int rows) {
+    std::ofstream file(dir_ / "data.jsonl");
+    for (int i = 0; i < rows; ++i) {
+      file << R"({"id":"q)" << i << R"(","question":"question )" << i << R"( of many"})" << "\n";
+    }
+    rows_ = rows;
+  }
+
+  JobConfig MakeJob(int models) {
+    JobConfig job;
+    job.name = "sim";
+    job.dataset.path = (dir_ / "data.jsonl").string();
+    job.dataset.prompt = "{{question}}";
+    job.dataset.id = "id";
+    job.output_dir = (dir_ / "run").string();
+    job.batch_size = 7;
+    job.batch_deadline = absl::Seconds(30);
+    job.max_in_flight = 10;
+    for (int i = 0; i < models; ++i) {
+      ModelJob model;
+      model.name = absl::StrCat("model-", i);
+      model.endpoint = "http://provider/v1";
+      model.stream = false;
+      model.total_timeout = absl::Seconds(20);
+      job.models.push_back(model);
+    }
+    const auto finished = FinishJob(&job);
+    EXPECT_TRUE(finished.ok());
+    return job;
+  }
+
+  // One process: runs `job` in the run directory until it ends, or until `stop_at` of virtual time.
+  JobEnd RunOnce(const JobConfig& job, uint64_t seed, Weather weather,
+                 absl::Duration stop_at = absl::InfiniteDuration()) {
+    VirtualReactor reactor(seed, /*shuffle=*/true);
+    auto dataset = Dataset::Open(job.dataset);
+    EXPECT_TRUE(dataset.ok()) << dataset.status();
+    auto info = (*dataset)->Scan(dir_.string());
+    EXPECT_TRUE(info.ok()) << info.status();
+    JobState state(info->rows, static_cast<int64_t>(job.models.size()), job.passes);
+    StateRecovery recovery(&state);
+    RunIdentity identity{ToYaml(job), info->sha256, info->rows,
+                         static_cast<int64_t>(job.models.size())};
+    RunStoreOptions options;
+    options.writer_thread = false;
+    options.snapshot_bytes = 4096;
+    RecoveryReport report;
+    auto store = RunStore::Open(job.output_dir, identity, options, Disk::Real(), &reactor,
+                                &recovery, &report);
+    EXPECT_TRUE(store.ok()) << store.status();
+    BlockingThread thread(&reactor, /*inline_for_tests=*/true);
+    JobRunnerOptions runner_options;
+    runner_options.first_batch = recovery.next_batch;
+    JobRunner runner(&reactor, job, runner_options, dataset->get(), &thread, store->get(), &state);
+    FakeProvider provider(&reactor, seed, weather);
+    FakeEnvironment environment(&reactor, &provider);
+    WorkerOptions worker_options;
+    worker_options.id = "w";
+    worker_options.max_in_flight = 10;
+    worker_options.seed = seed;
+    Worker worker(&reactor, worker_options, &environment);
+    JobEnd end;
+    reactor.Run(Main(&reactor, &runner, &worker, store->get(), stop_at, &end));
+    calls_ += provider.calls;
+    answered_ok_ += provider.answered_ok;
+    peak_ = std::max(peak_, provider.in_flight_peak);
+    ok_ = state.ok();
+    failed_ = state.failed();
+    return end;
+  }
+
+  static Task<void> ServeWorker(Worker* worker, WorkerStream* stream) {
+    co_await worker->Serve(stream, StopToken());
+    co_await stream->Close(absl::OkStatus());
+    co_await worker->Shutdown();
+  }
+  static Task<void> StopLater(Reactor* reactor, JobRunner* runner, absl::Duration after,
+                              StopToken stop) {
+    Sleep wait(reactor, after, stop);
+    const bool waited = co_await wait;
+    if (waited) runner->Stop("interrupted", kExitInterrupted, "interrupted");
+  }
+  static Task<void> Main(Reactor* reactor, JobRunner* runner, Worker* worker, RunStore* store,
+                         absl::Duration stop_at, JobEnd* end) {
+    auto [there, back] =
+        rpc::MakeMemoryStreams<v1::WorkerMessage, v1::CoordinatorMessage>(reactor, 4);
+    std::unique_ptr<WorkerStream> worker_end = std::move(there);
+    runner->AddStream(std::move(back));
+    TaskScope scope(reactor, StopToken());
+    scope.Spawn(ServeWorker(worker, worker_end.get()));
+    if (stop_at < absl::InfiniteDuration()) {
+      scope.Spawn(StopLater(reactor, runner, stop_at, scope.token()));
+    }
+    *end = co_await runner->Run();
+    scope.RequestStop({StopCode::kOwnerDone, ""});
+    co_await scope.Join();
+    absl::Status closed = co_await store->Close();
+    EXPECT_TRUE(closed.ok()) << closed;
+  }
+
+  // Reads a log: every line valid, and no item twice over all calls.
+  void ReadLog(const std::string& name, std::map<uint64_t, ErrorClass>* items) {
+    std::ifstream file(dir_ / "run" / name);
+    std::string line;
+    while (std::getline(file, line)) {
+      auto key = CheckResultLine(line);
+      ASSERT_TRUE(key.ok()) << name << ": " << key.status() << ": " << line;
+      const bool fresh = items->emplace(key->item.value(), key->error_class).second;
+      ASSERT_TRUE(fresh) << "item " << key->item << " has two lines";
+    }
+  }
+  std::map<uint64_t, ErrorClass> ReadLogs() {
+    std::map<uint64_t, ErrorClass> items;
+    ReadLog("results.jsonl", &items);
+    for (const auto& [item, error_class] : items) EXPECT_EQ(error_class, ErrorClass::kNone);
+    ReadLog("errors.jsonl", &items);
+    return items;
+  }
+
+  fs::path dir_;
+  int rows_ = 0;
+  int calls_ = 0;
+  int answered_ok_ = 0;
+  int peak_ = 0;
+  int64_t ok_ = 0;
+  int64_t failed_ = 0;
+};
+
+TEST_F(JobSimulation, AGoodProviderGetsOneCallPerItem) {
+  WriteRows(100);
+  const JobEnd end = RunOnce(MakeJob(2), 1, {});
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(end.exit_code, kExitOk);
+  EXPECT_EQ(calls_, 200);
+  EXPECT_EQ(ReadLogs().size(), 200u);
+  EXPECT_LE(peak_, 10);
+  EXPECT_GE(peak_, 9);
+}
+
+TEST_F(JobSimulation, EveryItemHasOneLineInAnyWeather) {
+  WriteRows(60);
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    fs::remove_all(dir_ / "run");
+    Weather weather;
+    weather.server_error = 0.2;
+    weather.rate_limited = 0.2;
+    weather.lost = 0.1;
+    weather.bad_request = 1;
+    weather.slow = 0.02;
+    const JobEnd end = RunOnce(MakeJob(2), seed, weather);
+    ASSERT_EQ(end.state, "complete") << end.reason;
+    const std::map<uint64_t, ErrorClass> items = ReadLogs();
+    ASSERT_EQ(items.size(), 120u);
+    ASSERT_EQ(items.at(26), ErrorClass::kNeverFits);  // row 13 of model 0
+    ASSERT_EQ(end.exit_code, kExitTooManyFailed);
+  }
+}
+
+TEST_F(JobSimulation, AnInterruptedRunResumesWithoutLosingOrRepeatingAnItem) {
+  WriteRows(60);
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    fs::remove_all(dir_ / "run");
+    calls_ = answered_ok_ = 0;
+    Weather weather;
+    weather.server_error = 0.1;
+    weather.rate_limited = 0.1;
+    Random random(seed);
+    const JobConfig job = MakeJob(1);
+    JobEnd end;
+    int starts = 0;
+    do {
+      end = RunOnce(job, seed + 1000 * static_cast<uint64_t>(++starts), weather,
+                    random.Between(absl::Milliseconds(1), absl::Seconds(4)));
+      ASSERT_LT(starts, 200);
+    } while (end.state == "interrupted");
+    ASSERT_EQ(end.state, "complete") << end.reason;
+    ASSERT_EQ(ReadLogs().size(), 60u);
+    // Calls under way at an interruption end and count: no answer is asked for twice.
+    ASSERT_EQ(answered_ok_, ok_);
+    ASSERT_GT(starts, 1);
+  }
+}
+
+TEST_F(JobSimulation, ABadKeyStopsTheRunAtOnceAndLeavesItemsUnattempted) {
+  WriteRows(100);
+  Weather weather;
+  weather.unauthorized_after = 20;
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 3, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, kExitCredentials);
+  EXPECT_THAT(end.reason, testing::HasSubstr("bad key"));
+  EXPECT_LE(calls_, 20 + 10);
+  EXPECT_LE(ReadLogs().size(), 20u) << "nothing failed for good";
+  EXPECT_EQ(RunOnce(job, 4, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 100u);
+}
+
+TEST_F(JobSimulation, TheSameConfigurationErrorOnEveryRowStopsTheRun) {
+  WriteRows(500);
+  Weather weather;
+  weather.unknown_model = true;
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 5, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, kExitUsage);
+  EXPECT_THAT(end.reason, testing::HasSubstr("no such model"));
+  EXPECT_LT(calls_, 60);
+  EXPECT_EQ(ReadLogs().size(), 0u);
+  EXPECT_EQ(RunOnce(job, 6, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 500u);
+}
+
+TEST_F(JobSimulation, AFewConfigurationErrorsOfASmallJobAreOutcomes) {
+  WriteRows(5);
+  Weather weather;
+  weather.unknown_model = true;
+  const JobEnd end = RunOnce(MakeJob(1), 5, weather);
+  EXPECT_EQ(end.state, "complete");
+  EXPECT_EQ(end.exit_code, kExitTooManyFailed);
+  EXPECT_EQ(ReadLogs().size(), 5u);
+}
+
+TEST_F(JobSimulation, FailFastStopsAndLeavesTheRestForAResume) {
+  WriteRows(100);
+  JobConfig job = MakeJob(1);
+  job.on_failure = OnFailure::kFailFast;
+  Weather weather;
+  weather.bad_request = 1;  // row 13
+  const JobEnd end = RunOnce(job, 7, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, kExitTooManyFailed);
+  EXPECT_LT(ReadLogs().size(), 60u);
+}
+
+TEST_F(JobSimulation, ARowThatGivesNoRequestIsAnOutcomeNotACrash) {
+  {
+    std::ofstream file(dir_ / "data.jsonl");
+    file << R"({"id":"a","question":"fine"})" << "\n"
+         << R"({"id":"b","question":null})" << "\n"
+         << R"({"id":"c","other":"x"})" << "\n"
+         << "{broken\n"
+         << R"({"id":"e","question":"fine too"})" << "\n";
+  }
+  const JobEnd end = RunOnce(MakeJob(1), 8, {});
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  std::map<uint64_t, ErrorClass> items = ReadLogs();
+  ASSERT_EQ(items.size(), 5u);
+  EXPECT_EQ(items[0], ErrorClass::kNone);
+  EXPECT_EQ(items[1], ErrorClass::kBadRow);
+  EXPECT_EQ(items[2], ErrorClass::kBadRow);
+  EXPECT_EQ(items[3], ErrorClass::kBadRow);
+  EXPECT_EQ(items[4], ErrorClass::kNone);
+  EXPECT_EQ(calls_, 2);
+}
+
+TEST_F(JobSimulation, ASlowQuotaGivesItemsBackInsteadOfFailingThem) {
+  // Calls of up to 2 s, one at a time, in batches with a deadline that ten items cannot meet.
+  WriteRows(40);
+  JobConfig job = MakeJob(1);
+  job.max_in_flight = 1;
+  job.batch_deadline = absl::Seconds(5);
+  job.models[0].total_timeout = absl::Seconds(5);
+  const JobEnd end = RunOnce(job, 9, {});
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(failed_, 0);
+  EXPECT_EQ(ReadLogs().size(), 40u);
+}
+
+}  // namespace
+}  // namespace headrace
