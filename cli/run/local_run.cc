@@ -130,8 +130,8 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   for (const std::string& warning : report.warnings) HR_LOG(kWarning) << warning;
   if (report.resumed) {
     HR_LOG(kInfo) << "resuming " << job.output_dir << ": " << state.ok() << " ok, "
-                  << state.failed() << " failed, "
-                  << state.total() - state.ok() - state.failed() << " to do";
+                  << state.failed() << " failed, " << state.total() - state.ok() - state.failed()
+                  << " to do";
   }
 
   JobRunnerOptions runner_options;
@@ -140,23 +140,21 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   absl::Status closed;
   {
     Run run(reactor.get(), job, runner_options, dataset.get(), store.get(), &state);
+    HR_ASSIGN_OR_RETURN(std::unique_ptr<SessionServer> server,
+                        SessionServer::StartInProcess(reactor.get(), [&run](auto stream) {
+                          run.runner.AddStream(std::move(stream));
+                        }));
     HR_ASSIGN_OR_RETURN(
-        std::unique_ptr<SessionServer> server,
-        SessionServer::StartInProcess(reactor.get(), [&run](auto stream) {
-          run.runner.AddStream(std::move(stream));
-        }));
-    HR_ASSIGN_OR_RETURN(std::unique_ptr<SignalWatch> signals,
-                        SignalWatch::Start(reactor.get(),
-                                           [&run](int count) { Interrupted(&run, count); }));
+        std::unique_ptr<SignalWatch> signals,
+        SignalWatch::Start(reactor.get(), [&run](int count) { Interrupted(&run, count); }));
     WorkerOptions worker_options;
     worker_options.id = "local";
     worker_options.max_in_flight = job.max_in_flight;
     worker_options.seed = RandomSeed();
     LocalWorker worker(server->InProcessChannel(), worker_options, [&run](absl::Status status) {
       if (status.ok()) return;
-      run.reactor->Post([&run, status] {
-        run.runner.Stop("error", kExitError, std::string(status.message()));
-      });
+      run.reactor->Post(
+          [&run, status] { run.runner.Stop("error", kExitError, std::string(status.message())); });
     });
     std::unique_ptr<ProgressView> view =
         ProgressView::Make(options.progress, StderrOutput(options.no_color));

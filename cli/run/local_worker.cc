@@ -40,10 +40,10 @@ void LocalWorker::Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions opt
     RealEnvironment environment(reactor->get());
     Worker worker(reactor->get(), std::move(options), &environment);
     std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
-    ClientStream stream(reactor->get(), [&stub](grpc::ClientContext* context,
-                                                ClientStream::Base* base) {
-      stub->async()->Session(context, base);
-    });
+    ClientStream stream(reactor->get(),
+                        [&stub](grpc::ClientContext* context, ClientStream::Base* base) {
+                          stub->async()->Session(context, base);
+                        });
     (*reactor)->Run(Serve(&worker, &stream, &status));
   }
   on_end_(std::move(status));

@@ -45,8 +45,14 @@ class MemoryStream final : public MessageStream<A, B> {
   MemoryStream(std::shared_ptr<Channel<A>> out, std::shared_ptr<Channel<B>> in)
       : out_(std::move(out)), in_(std::move(in)) {}
 
-  Task<std::optional<B>> Read(StopToken stop) override { return in_->Receive(stop); }
-  Task<bool> Write(A message) override { return out_->Send(std::move(message), StopToken()); }
+  Task<std::optional<B>> Read(StopToken stop) override {
+    std::optional<B> message = co_await in_->Receive(stop);
+    co_return message;
+  }
+  Task<bool> Write(A message) override {
+    const bool sent = co_await out_->Send(std::move(message), StopToken());
+    co_return sent;
+  }
   Task<void> Close(absl::Status status) override {
     status_ = std::move(status);
     out_->Close();

@@ -40,10 +40,10 @@ void AddPools(const JobRunner& runner, const std::map<std::string, PoolSum>& sum
         out->limited_by = absl::StrCat(it->second.limited_by, " of pool ", pool.name);
       }
       if (it->second.gated_ms > 0 && out->in_flight == 0) {
-        out->waiting_for = absl::StrCat(
-            "the provider, which asks to wait ",
-            headrace::FormatDuration(absl::Milliseconds(it->second.gated_ms)), " (pool ", pool.name,
-            ")");
+        out->waiting_for =
+            absl::StrCat("the provider, which asks to wait ",
+                         headrace::FormatDuration(absl::Milliseconds(it->second.gated_ms)),
+                         " (pool ", pool.name, ")");
       }
     }
     out->pools.push_back(std::move(progress));

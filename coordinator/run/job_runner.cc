@@ -81,11 +81,7 @@ Task<JobEnd> JobRunner::Run() {
   work_.RequestStop({StopCode::kOwnerDone, "the job has ended"});
   co_await work_.Join();
 
-  for (const auto& [id, session] : sessions_) {
-    v1::CoordinatorMessage message;
-    message.mutable_job_done()->set_job_id(options_.job_id);
-    session->Send(std::move(message));
-  }
+  for (const auto& [id, session] : sessions_) SendJobDone(session);
   const MonoTime patience = reactor_->Now() + kFarewell;
   while (streams_.live() > 0 && reactor_->Now() < patience) {
     // The last session ends this wait; the steps only bound it.
@@ -94,7 +90,9 @@ Task<JobEnd> JobRunner::Run() {
   }
   close_sessions_.RequestStop({StopCode::kShutdown, "the coordinator ends"});
   co_await streams_.Join();
-  if (stop_.has_value()) co_return *stop_;
+  // A stop that came when the last items were under way has stopped nothing.
+  const bool all_written = state_->done() && !write_failed_;
+  if (stop_.has_value() && !all_written) co_return *stop_;
   JobEnd end{"complete", kExitOk, ""};
   if (TooManyFailed(state_->failed())) {
     end.exit_code = kExitTooManyFailed;
@@ -110,7 +108,7 @@ bool JobRunner::TooManyFailed(int64_t failed) const {
 }
 
 void JobRunner::Stop(std::string state, int exit_code, std::string reason) {
-  if (stop_.has_value()) return;
+  if (stop_.has_value() || ended_.is_set()) return;
   HR_LOG(kWarning) << "stopping: " << reason;
   stop_ = JobEnd{std::move(state), exit_code, std::move(reason)};
   for (const auto& [id, session] : sessions_) {
@@ -128,6 +126,13 @@ void JobRunner::OnSessionOpen(WorkerSession* session) {
   sessions_[session->id()] = session;
   v1::CoordinatorMessage message;
   *message.mutable_job() = ToJobSpec(job_, options_.job_id, options_.config_errors_to_stop);
+  session->Send(std::move(message));
+  if (ended_.is_set()) SendJobDone(session);
+}
+
+void JobRunner::SendJobDone(WorkerSession* session) {
+  v1::CoordinatorMessage message;
+  message.mutable_job_done()->set_job_id(options_.job_id);
   session->Send(std::move(message));
 }
 
@@ -369,6 +374,7 @@ Task<void> JobRunner::Commit(JobRunner* self, Resolved resolved, SessionId sessi
   }
   --self->commits_under_way_;
   if (!status.ok()) {
+    self->write_failed_ = true;
     // Nothing of this chunk is acknowledged; a later start reads what is really on the disk.
     self->Stop("error", kExitError, absl::StrCat("results cannot be written: ", status.message()));
     self->ended_.Set();

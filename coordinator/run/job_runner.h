@@ -113,6 +113,7 @@ class JobRunner final : private SessionHost {
   static Task<void> SaveSnapshot(JobRunner* self);
   static Task<void> ReserveIds(JobRunner* self);
 
+  void SendJobDone(WorkerSession* session);
   void PumpGrants();
   bool Grantable(size_t model, uint64_t credits) const;
   v1::Grant MakeGrant(size_t model, size_t max_items);
@@ -132,8 +133,8 @@ class JobRunner final : private SessionHost {
   const JobConfig job_;
   const JobRunnerOptions options_;
   RunStore* const store_;
-  JobState* const state_;   // what results came, durable or on their way there
-  JobState durable_;        // what is on the disk: the content of snapshots
+  JobState* const state_;  // what results came, durable or on their way there
+  JobState durable_;       // what is on the disk: the content of snapshots
   JobTotals totals_;
   LeaseTable leases_;
   WeightedTurns turns_;
@@ -145,6 +146,7 @@ class JobRunner final : private SessionHost {
   BatchId reserved_batches_;
   bool reserving_ = false;
   bool saving_ = false;
+  bool write_failed_ = false;
   int64_t commits_under_way_ = 0;
   std::optional<JobEnd> stop_;
   Event ended_;

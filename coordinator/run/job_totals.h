@@ -32,7 +32,7 @@ struct JobTotals {
 
   std::vector<ModelTotals> models;
   int64_t attempts = 0;
-  int64_t retries = 0;         // attempts beyond the first of their item and pass
+  int64_t retries = 0;  // attempts beyond the first of their item and pass
   int64_t throttled = 0;
   int64_t possibly_billed = 0;
   int64_t superseded = 0;

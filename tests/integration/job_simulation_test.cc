@@ -1,5 +1,5 @@
-// A coordinator, a worker and a provider in one thread and virtual time, from one seed: whole jobs with
-// failures, interruptions and restarts, checked against the lines on the disk.
+// A coordinator, a worker and a provider in one thread and virtual time, from one seed: whole jobs
+// with failures, interruptions and restarts, checked against the lines on the disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -33,11 +33,11 @@ namespace fs = std::filesystem;
 
 // What the provider does with calls, by chance.
 struct Weather {
-  double server_error = 0;   // 500
-  double rate_limited = 0;   // 429
-  double lost = 0;           // the connection breaks after the request was sent
-  double bad_request = 0;    // by item, always: 400
-  double slow = 0;           // takes longer than any deadline
+  double server_error = 0;      // 500
+  double rate_limited = 0;      // 429
+  double lost = 0;              // the connection breaks after the request was sent
+  double bad_request = 0;       // by item, always: 400
+  double slow = 0;              // takes longer than any deadline
   int unauthorized_after = -1;  // from this call on: 401
   bool unknown_model = false;   // always 404
 };
@@ -92,10 +92,13 @@ class FakeProvider {
   void Answer(int call, const http::Request& request, http::Receiver* receiver,
               http::CallResult* result) {
     if (weather_.unauthorized_after >= 0 && call > weather_.unauthorized_after) {
-      Send(401, R"({"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}})",
-           receiver, result);
+      Send(
+          401,
+          R"({"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}})",
+          receiver, result);
     } else if (weather_.unknown_model) {
-      Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver, result);
+      Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver,
+           result);
     } else if (absl::StrContains(request.body, "question 13 ") && weather_.bad_request > 0) {
       Send(400, R"({"error":{"message":"too long","code":"context_length_exceeded"}})", receiver,
            result);
@@ -252,7 +255,8 @@ class JobSimulation : public testing::Test {
   }
 
   static Task<void> ServeWorker(Worker* worker, WorkerStream* stream) {
-    co_await worker->Serve(stream, StopToken());
+    const absl::Status served = co_await worker->Serve(stream, StopToken());
+    EXPECT_TRUE(served.ok()) << served;
     co_await stream->Close(absl::OkStatus());
     co_await worker->Shutdown();
   }
@@ -321,7 +325,7 @@ TEST_F(JobSimulation, AGoodProviderGetsOneCallPerItem) {
 
 TEST_F(JobSimulation, EveryItemHasOneLineInAnyWeather) {
   WriteRows(60);
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     fs::remove_all(dir_ / "run");
     Weather weather;
@@ -341,7 +345,7 @@ TEST_F(JobSimulation, EveryItemHasOneLineInAnyWeather) {
 
 TEST_F(JobSimulation, AnInterruptedRunResumesWithoutLosingOrRepeatingAnItem) {
   WriteRows(60);
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     fs::remove_all(dir_ / "run");
     calls_ = answered_ok_ = 0;

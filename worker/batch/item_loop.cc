@@ -163,9 +163,8 @@ void ItemLoop::SettleAndLearn(Progress* progress) {
       !cancelled ? reply.settlement
                  : (progress->result.sends > 0 ? quota::Settlement::kUnknown
                                                : quota::Settlement::kNotSent);
-  const quota::Costs actual =
-      quota::ActualCosts(progress->ticket.reserved, usage.prompt_tokens, usage.completion_tokens,
-                         model_->charging);
+  const quota::Costs actual = quota::ActualCosts(progress->ticket.reserved, usage.prompt_tokens,
+                                                 usage.completion_tokens, model_->charging);
   model_->pool->Settle(progress->ticket, settlement, actual);
   if (usage.prompt_tokens.has_value() || usage.completion_tokens.has_value()) {
     model_->estimator->Learn(progress->built.features, usage.prompt_tokens,

@@ -1,5 +1,5 @@
-// The worker's real surroundings: keys from its environment and files, clients on the network, pools in
-// memory.
+// The worker's real surroundings: keys from its environment and files, clients on the network,
+// pools in memory.
 #ifndef HEADRACE_WORKER_SESSION_REAL_ENVIRONMENT_H_
 #define HEADRACE_WORKER_SESSION_REAL_ENVIRONMENT_H_
 
