@@ -35,6 +35,7 @@ class Connector {
  private:
   Connector(Reactor* reactor, Url endpoint, std::unique_ptr<TlsContext> tls);
 
+  Task<absl::StatusOr<Transport>> ConnectAll(StopToken stop);
   Task<absl::StatusOr<UniqueFd>> ConnectTcp(StopToken stop);
   Task<absl::StatusOr<SslPtr>> ShakeHands(int fd, StopToken stop);
 

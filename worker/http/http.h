@@ -52,8 +52,8 @@ enum class BodyVerdict {
   kProgress,   // real content
   kKeepAlive,  // comments, pings, white space: a sign of life of the transport only
   kComplete,   // the end marker was seen: the call is a success whatever the transport does next.
-              // The engine lets the stream end by itself for a moment, then cancels it.
-  kAbort,  // the answer is worthless: cancel
+               // The engine lets the stream end by itself for a moment, then cancels it.
+  kAbort,      // the answer is worthless: cancel
 };
 
 // Takes one response. Called on the reactor thread, never after Call() has returned.

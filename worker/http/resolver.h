@@ -43,15 +43,20 @@ class Resolver {
 
  private:
   struct Shared;  // owned by the resolver and by its thread, which may outlive it
+  struct Lookup;  // owned by those who wait for it, and by the thread until it is answered
   struct Cached {
     std::vector<Address> addresses;
     MonoTime until;
   };
 
+  // False when too many wait.
+  bool Enqueue(std::shared_ptr<Lookup> lookup);
+
   Reactor* const reactor_;
   const absl::Duration cache_time_;
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Shared> shared_;  // null until the first lookup
   absl::flat_hash_map<std::string, Cached> cache_;
+  absl::flat_hash_map<std::string, std::weak_ptr<Lookup>> pending_;
 };
 
 }  // namespace headrace::http

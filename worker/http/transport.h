@@ -61,8 +61,12 @@ class Transport {
   absl::Duration connect_time;  // name, TCP and TLS
 
  private:
+  Io FromErrno(int error);
+  Io FromSsl(int result);
+
   UniqueFd fd_;
   SslPtr ssl_;
+  bool broken_ = false;  // TLS must not be spoken any more, not even a goodbye
   std::string error_;
 };
 
