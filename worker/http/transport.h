@@ -53,6 +53,10 @@ class Transport {
   Io Write(const char* data, size_t size, size_t* count);
   // Bytes wait inside the TLS layer, where epoll does not see them.
   bool HasPending() const { return ssl_ != nullptr && SSL_has_pending(ssl_.get()) == 1; }
+  // The TLS handshake is over; true without TLS.
+  bool ready() const { return ssl_ == nullptr || SSL_is_init_finished(ssl_.get()) == 1; }
+  // The TLS handshake resumed an earlier session.
+  bool resumed() const { return ssl_ != nullptr && SSL_session_reused(ssl_.get()) == 1; }
   const std::string& error() const { return error_; }
 
   // Says goodbye (close_notify) as far as that goes without waiting, and closes.
