@@ -121,6 +121,8 @@ struct H2ServerCallbacks {
                                              self->shared_->options.updates_windows ? 0 : 1);
     nghttp2_option_set_no_auto_ping_ack(option, self->shared_->extras.answers_pings ? 0 : 1);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_max_send_header_block_length(option, 1 << 20);
+    nghttp2_option_set_max_outbound_ack(option, 1 << 20);
     // Broken answers (a body short of its content-length) must be possible.
     nghttp2_option_set_no_http_messaging(option, 1);
     nghttp2_session* session = nullptr;

@@ -167,6 +167,9 @@ void H2Call::OnStreamClosed(uint32_t code) {
              static_cast<uint64_t>(result_.body_bytes) < *content_length_) {
     End(CallEnd::kLost, absl::StrCat("the body ended after ", result_.body_bytes, " of ",
                                      *content_length_, " bytes"));
+  } else if (code == NGHTTP2_REFUSED_STREAM) {
+    // By a GOAWAY or a reset that contradicts the answer it has begun.
+    End(CallEnd::kLost, "the peer broke off its answer");
   } else if (!peer_reset_) {
     End(CallEnd::kBadResponse, absl::StrCat("the peer broke HTTP/2: ", name));
   } else {
@@ -185,8 +188,8 @@ void H2Call::OnConnectionLost(absl::string_view why) {
 }
 
 void H2Call::ReplayOr(CallEnd end, absl::string_view detail) {
-  if (result_.replays >= host_->tuning().max_replays) {
-    End(end, absl::StrCat(detail, ", ", result_.replays + 1, " times"));
+  if (++tries_ > host_->tuning().max_replays) {
+    End(end, absl::StrCat(detail, ", ", tries_, " times"));
     return;
   }
   if (on_wire_) ++result_.replays;

@@ -65,7 +65,7 @@ class H2Call : public ListNode<H2Call> {
 
   int32_t stream_id() const { return stream_id_; }
   MonoTime queued() const { return result_.stamps.queued; }
-  int replays() const { return result_.replays; }
+  int tries() const { return tries_; }
 
  private:
   void End(CallEnd end, absl::string_view detail = {});
@@ -96,6 +96,7 @@ class H2Call : public ListNode<H2Call> {
   size_t body_sent_ = 0;
   size_t header_bytes_ = 0;
   int32_t stream_id_ = 0;
+  int tries_ = 0;         // that came to nothing, on the wire or not
   int status_ = 0;        // of the header block that is arriving
   bool on_wire_ = false;  // HEADERS of the current stream went out
   bool upload_done_ = false;

@@ -44,6 +44,12 @@ struct H2Callbacks {
     return 0;
   }
 
+  // Every frame but CONTINUATION, so that a header block without end is noticed by its bytes.
+  static int BeginFrame(nghttp2_session* session, const nghttp2_frame_hd* head, void* user) {
+    if (head->type != NGHTTP2_CONTINUATION) static_cast<H2Connection*>(user)->unframed_bytes_ = 0;
+    return 0;
+  }
+
   static int Header(nghttp2_session* session, const nghttp2_frame* frame, const uint8_t* name,
                     size_t name_size, const uint8_t* value, size_t value_size, uint8_t flags,
                     void* user) {
@@ -54,7 +60,6 @@ struct H2Callbacks {
 
   static int FrameReceived(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
     auto* self = static_cast<H2Connection*>(user);
-    self->unframed_bytes_ = 0;
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS:
         if (H2Call* call = CallOf(session, frame->hd.stream_id)) {
@@ -87,7 +92,6 @@ struct H2Callbacks {
   static int DataChunk(nghttp2_session* session, uint8_t flags, int32_t stream_id,
                        const uint8_t* data, size_t size, void* user) {
     auto* self = static_cast<H2Connection*>(user);
-    self->unframed_bytes_ = 0;
     if (H2Call* call = CallOf(session, stream_id)) call->OnData(View(data, size), self->now_);
     return 0;
   }
@@ -113,6 +117,7 @@ struct H2Callbacks {
     if (nghttp2_session_callbacks_new(&callbacks) != 0) return nullptr;
     nghttp2_session_callbacks_set_before_frame_send_callback(callbacks, &BeforeFrameSend);
     nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, &FrameNotSent);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, &BeginFrame);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, &Header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, &FrameReceived);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, &DataChunk);

@@ -227,6 +227,9 @@ bool H2Connection::Feed(absl::string_view bytes) {
     Lose(broken_.empty() ? nghttp2_strerror(static_cast<int>(used)) : broken_);
     return false;
   }
+  // Data of streams that are gone is dropped without a callback, but counted against our window.
+  const int32_t received = nghttp2_session_get_effective_recv_data_length(session_);
+  if (std::exchange(data_received_, received) != received) unframed_bytes_ = 0;
   if (unframed_bytes_ > kMaxUnframedBytes) {
     Lose("the peer sends headers without end");
     return false;

@@ -110,7 +110,8 @@ class H2Connection final : private FdHandler, private EndOfTurn, private ReadPac
   MonoTime phase_since_;  // since when it has had streams, or has been idle
   MonoTime ping_sent_;    // meaningful while ping_pending_
   bool ping_pending_ = false;
-  size_t unframed_bytes_ = 0;  // read since the last whole frame or piece of data
+  size_t unframed_bytes_ = 0;  // read since the last frame other than CONTINUATION began
+  int32_t data_received_ = 0;  // on the connection, since its last window update
   MonoTime control_window_start_;
   int control_frames_ = 0;
   absl::string_view broken_;  // why a callback gave up

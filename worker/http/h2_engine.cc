@@ -104,8 +104,8 @@ Task<void> H2Engine::Shutdown() {
   scope_.RequestStop({StopCode::kShutdown, {}});
   co_await quiet_.Wait(StopToken());
   reactor()->Cancel(&wake_);
-  for (const std::unique_ptr<H2Connection>& connection : connections_) connection->Drain();
   co_await scope_.Join();
+  for (const std::unique_ptr<H2Connection>& connection : connections_) connection->Drain();
   // Draining connections close at the end of the turn, or when their output has gone out.
   const MonoTime limit = reactor()->Now() + kGoodbyeLimit;
   while (!connections_.empty() && reactor()->Now() < limit) {
@@ -118,7 +118,7 @@ Task<void> H2Engine::Shutdown() {
 
 void H2Engine::Replay(H2Call* call) {
   ++stats_.replays;
-  if (call->replays() >= 2) Pause(kRefusedPause * (1 << std::min(call->replays(), 8)));
+  if (call->tries() >= 2) Pause(kRefusedPause * (1 << std::min(call->tries(), 8)));
   replays_.PushBack(call);
   ++stats_.waiting;
   Dispatch();
