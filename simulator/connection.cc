@@ -85,9 +85,13 @@ void Connection::OnFdReady(uint32_t events) {
   if (state_ == State::kDead) return;
   if ((events & EPOLLERR) != 0) return Die(Gone::kReset);
   if (state_ == State::kLinger) return Discard();
-  if (state_ == State::kHandshake) Handshake();
+  bool readable = (events & (EPOLLIN | EPOLLHUP)) != 0;
+  if (state_ == State::kHandshake) {
+    Handshake();
+    readable = true;  // TLS may have read ahead of the handshake's last message
+  }
   if (state_ == State::kDetect || state_ == State::kOpen) {
-    if ((events & (EPOLLIN | EPOLLHUP)) != 0) ReadSome();
+    if (readable) ReadSome();
     RequestFlush();
   }
 }

@@ -92,6 +92,8 @@ enum class Fault : uint8_t {
   kGoawayHard,
   kRefusedStream,
   kEnhanceYourCalm,
+  k417,
+  kNoContinue,
   // Odd answers.
   kEmpty200,
   kChoicesNull,
@@ -109,12 +111,15 @@ inline constexpr uint8_t kPlainOnly = 2;   // it did not
 inline constexpr uint8_t kOpenAiOnly = 4;
 inline constexpr uint8_t kAnthropicOnly = 8;
 inline constexpr uint8_t kH2Only = 16;
+inline constexpr uint8_t kExpectOnly = 32;  // HTTP/1.1 and "expect: 100-continue"
+// Not a place: the fault is caused by the request, so it strikes every attempt of an item or none.
+inline constexpr uint8_t kSticky = 64;
 
 struct FaultInfo {
   Fault fault;
   absl::string_view name;     // kebab case, stable
   absl::string_view case_id;  // of the case list: "A1"; "" for a fault of our own
-  uint8_t where;              // kStreamOnly | ...
+  uint8_t where;              // kStreamOnly | ... | kSticky
   absl::string_view meaning;  // one line for people
 };
 

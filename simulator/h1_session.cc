@@ -63,6 +63,8 @@ class H1Session final : public Session, public Responder {
   bool Parse();
   bool ParseHead(absl::string_view head);
   bool ParseHeader(absl::string_view line);
+  // Answers an "expect: 100-continue".
+  void Continue();
   bool ParseChunkSize(absl::string_view line);
   // The next line of in_ without its end; false when it is not there yet.
   bool TakeLine(absl::string_view* line);
@@ -78,7 +80,6 @@ class H1Session final : public Session, public Responder {
   uint64_t body_left_ = 0;  // of the body or the chunk
   bool chunked_in_ = false;
   bool keep_alive_ = true;
-  bool expect_continue_ = false;
   std::string interim_;  // "100 Continue", or the response's head, to be produced next
 
   std::unique_ptr<Call> call_;
@@ -156,7 +157,7 @@ bool H1Session::ParseHead(absl::string_view head) {
   request_.SetTarget(parts[1]);
   keep_alive_ = parts[2] == "HTTP/1.1";
   body_left_ = 0;
-  chunked_in_ = expect_continue_ = false;
+  chunked_in_ = false;
   head.remove_prefix(std::min(first_end + 2, head.size()));
   while (!head.empty()) {
     const size_t end = std::min(head.find("\r\n"), head.size());
@@ -164,11 +165,22 @@ bool H1Session::ParseHead(absl::string_view head) {
     head.remove_prefix(std::min(end + 2, head.size()));
   }
   stage_ = chunked_in_ ? Stage::kChunkSize : Stage::kLengthBody;
-  if (expect_continue_ && (chunked_in_ || body_left_ > 0)) {
-    interim_ += "HTTP/1.1 100 Continue\r\n\r\n";
-    connection_->RequestFlush();
-  }
+  if (request_.expects_continue && (chunked_in_ || body_left_ > 0)) Continue();
   return true;
+}
+
+void H1Session::Continue() {
+  switch (connection_->service()->ExpectFault(request_)) {
+    case Fault::kNoContinue:
+      return;
+    case Fault::k417:
+      request_.expectation_failed = true;
+      keep_alive_ = false;  // the body, if it comes all the same, is not read
+      return Answer();
+    default:
+      interim_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      connection_->RequestFlush();
+  }
 }
 
 bool H1Session::ParseHeader(absl::string_view line) {
@@ -185,7 +197,9 @@ bool H1Session::ParseHeader(absl::string_view line) {
     if (absl::StrContains(absl::AsciiStrToLower(value), "close")) keep_alive_ = false;
     return true;
   }
-  if (name == "expect") expect_continue_ = absl::EqualsIgnoreCase(value, "100-continue");
+  if (name == "expect") {
+    request_.expects_continue = absl::EqualsIgnoreCase(value, "100-continue");
+  }
   request_.AddHeader(name, value);
   return true;
 }

@@ -44,7 +44,6 @@ bool ConnectionFault(Fault fault, const AnswerSpec& spec, bool stream,
     *plan = Plan();
     plan->no_head = true;
     plan->ending = ending;
-    plan->delay = options.latency;
     plan->use.input = spec.prompt_tokens;
     return true;
   };
@@ -137,6 +136,7 @@ bool HasPlace(Fault fault, Endpoint endpoint, bool stream, const Request& reques
   if ((where & kOpenAiOnly) != 0 && IsAnthropic(endpoint)) return false;
   if ((where & kAnthropicOnly) != 0 && !IsAnthropic(endpoint)) return false;
   if ((where & kH2Only) != 0 && !request.is_h2) return false;
+  if ((where & kExpectOnly) != 0) return false;  // strikes before the body, see ExpectFault()
   return fault != Fault::kZstdFrames || request.accepts_zstd;
 }
 

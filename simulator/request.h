@@ -25,6 +25,8 @@ struct Request {
   bool accepts_zstd = false;
   bool is_h2 = false;
   bool body_too_large = false;
+  bool expects_continue = false;    // HTTP/1.1, "expect: 100-continue"
+  bool expectation_failed = false;  // to be answered with 417, its body unread
   std::string body;
 
   // Takes one header; the name in lower case. Headers that mean nothing here are dropped.

@@ -56,6 +56,10 @@ std::unique_ptr<Call> Service::Start(Responder* responder, Request request) {
 void Service::Begin(Call* call) {
   const MonoTime now = reactor_->Now();
   ++request_number_;
+  if (call->request_.expectation_failed) {
+    return call->Play(ErrorPlan(417, false, "invalid_request_error", "", "Expectation Failed"),
+                      now);
+  }
   const Endpoint endpoint = FindEndpoint(call->request_);
   Plan plan;
   switch (endpoint) {
@@ -189,13 +193,33 @@ Fault Service::DrawFault(uint64_t identity, uint32_t times, const Request& reque
   if (!request.forced_fault.empty()) return FaultFromName(request.forced_fault);
   if (options_.faults.empty()) return Fault::kNone;
   // From the identity and its attempt, not from the order of arrival: the same run repeats exactly.
-  double draw =
-      Unit(StableHash("fault", identity ^ (options_.seed << 1) ^ (uint64_t{times} << 40)));
+  const uint64_t item = identity ^ (options_.seed << 1);
+  const double sticky = Unit(StableHash("item", item));
+  double sticky_sum = 0;
   for (const FaultRate& fault : options_.faults) {
+    if ((GetFaultInfo(fault.fault).where & kSticky) == 0) continue;
+    sticky_sum += fault.rate;
+    if (sticky < sticky_sum) return fault.fault;
+  }
+  // What is left of the items, so that the others too strike at their rate of all requests.
+  double draw = Unit(StableHash("attempt", item ^ (uint64_t{times} << 40))) * (1 - sticky_sum);
+  for (const FaultRate& fault : options_.faults) {
+    if ((GetFaultInfo(fault.fault).where & kSticky) != 0) continue;
     draw -= fault.rate;
     if (draw < 0) return fault.fault;
   }
   return Fault::kNone;
+}
+
+Fault Service::ExpectFault(const Request& request) {
+  Fault fault = FaultFromName(request.forced_fault);
+  for (const FaultRate& rate : options_.faults) {
+    const bool expect = (GetFaultInfo(rate.fault).where & kExpectOnly) != 0;
+    if (expect && Unit(StableHash("expect", request_number_)) < rate.rate) fault = rate.fault;
+  }
+  if (fault != Fault::k417 && fault != Fault::kNoContinue) return Fault::kNone;
+  ++truth_.counters().faults[static_cast<size_t>(fault)];
+  return fault;
 }
 
 absl::Duration Service::DrawLatency(uint64_t hash) const {

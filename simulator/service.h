@@ -71,6 +71,9 @@ class Service {
   // outlive the call.
   std::unique_ptr<Call> Start(Responder* responder, Request request);
 
+  // For a head that expects 100-continue: k417, kNoContinue, or kNone for a plain 100.
+  Fault ExpectFault(const Request& request);
+
   TruthKeeper& truth() { return truth_; }
   const SimulatorOptions& options() const { return options_; }
   MonoTime Now() const { return reactor_->Now(); }

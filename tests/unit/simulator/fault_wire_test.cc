@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <cstring>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -299,6 +300,30 @@ TEST_F(FaultTest, Http1GoawayIsConnectionCloseAfterAWholeAnswer) {
   EXPECT_THAT(all, EndsWith(Get("", kPlain).body));
 }
 
+TEST_F(FaultTest, An417IsSentInsteadOf100AndTheConnectionCloses) {
+  RawSocket socket(simulator_->ports().plain);
+  socket.Send(
+      "POST /v1/messages HTTP/1.1\r\nx-sim-fault: 417\r\nexpect: 100-continue\r\n"
+      "content-length: 1000\r\n\r\n");
+  EXPECT_THAT(socket.ReadAll(), StartsWith("HTTP/1.1 417 "));
+  EXPECT_EQ(socket.end(), WireEnd::kFin);
+  EXPECT_EQ(Struck("417"), 1);
+}
+
+TEST_F(FaultTest, AServerWithout100AnswersWhenTheBodyCame) {
+  RawSocket socket(simulator_->ports().plain);
+  socket.Send(absl::StrCat(
+      "POST /v1/messages HTTP/1.1\r\nx-sim-fault: no-continue\r\nexpect: 100-continue\r\n"
+      "connection: close\r\ncontent-length: ",
+      sizeof(kPlain) - 1, "\r\n\r\n"));
+  socket.SetTimeoutMs(50);
+  EXPECT_EQ(socket.ReadAll(), "");
+  EXPECT_EQ(socket.end(), WireEnd::kTimeout);
+  socket.SetTimeoutMs(5'000);
+  socket.Send(kPlain);
+  EXPECT_THAT(socket.ReadAll(), StartsWith("HTTP/1.1 200 OK"));
+}
+
 TEST_F(FaultTest, FaultsOfHttp2DoNotStrikeHttp1) {
   for (const char* fault : {"goaway-hard", "refused-stream", "enhance-your-calm"}) {
     EXPECT_EQ(Get(fault, kPlain).body, Get("", kPlain).body);
@@ -403,6 +428,38 @@ TEST(FaultRates, AboutTheirShareOfRequestsIsStruckAndTheSameOnesInEveryRun) {
     EXPECT_NEAR(truth.faults[static_cast<size_t>(Fault::k429Bare)], 50, 25);
   }
   EXPECT_EQ(runs[0], runs[1]);
+}
+
+TEST(FaultRates, FaultsOfTheRequestStrikeEveryAttemptAndOthersDoNot) {
+  SimulatorOptions options;
+  options.latency = options.chunk_interval = absl::ZeroDuration();
+  options.min_tokens = options.max_tokens = 1;
+  options.faults = {{Fault::kContext400, 0.3}, {Fault::k503, 0.3}};
+  auto simulator = SimulatorThread::Start(options);
+  ASSERT_TRUE(simulator.ok());
+  H2Client client((*simulator)->ports().plain);
+  size_t sent = 0;
+  const auto attempt = [&](int item) {
+    const int32_t stream =
+        client.Post(kChat, absl::StrCat("{\"model\":\"m\",\"seed\":", item, "}"));
+    client.Run(++sent);
+    return client.seen(stream).status;
+  };
+  int sticky = 0;
+  int passing = 0;
+  for (int item = 0; item < 60; ++item) {
+    std::set<int> statuses;
+    for (int i = 0; i < 12; ++i) statuses.insert(attempt(item));
+    if (statuses.contains(400)) {
+      ++sticky;
+      EXPECT_EQ(statuses.size(), 1u);
+    } else if (statuses.contains(503)) {
+      ++passing;
+      EXPECT_TRUE(statuses.contains(200));
+    }
+  }
+  EXPECT_NEAR(sticky, 18, 12);
+  EXPECT_GT(passing, 20);
 }
 
 }  // namespace

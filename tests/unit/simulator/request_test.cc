@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/random.h"
 
 namespace headrace::simulator {
 namespace {
@@ -20,6 +22,24 @@ TEST(ScanBody, MalformedBodiesAreInvalid) {
 
 TEST(ScanBody, VeryDeepNestingIsInvalidAndDoesNotOverflowTheStack) {
   EXPECT_FALSE(ScanBody(absl::StrCat("{\"a\":", std::string(1'000'000, '['), "}")).valid);
+}
+
+TEST(ScanBody, DamagedBodiesNeverReadOutOfBounds) {
+  const uint64_t seed = 11;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Random random(seed);
+  const std::string good =
+      R"({"model":"m","stream":true,"messages":[{"role":"u\"","content":["a",1.5e3,null]}],"n":2})";
+  for (int i = 0; i < 20'000; ++i) {
+    std::string body = good.substr(0, random.Below(good.size() + 1));
+    for (uint64_t change = random.Below(4); change > 0 && !body.empty(); --change) {
+      body[random.Below(body.size())] = "{}[]\",:\\ x0"[random.Below(12)];
+    }
+    // A copy of its exact size on the heap, so that a sanitizer sees a read past its end.
+    const std::vector<char> exact(body.begin(), body.end());
+    const BodyFacts facts = ScanBody({exact.data(), exact.size()});
+    EXPECT_LE(facts.model.size(), body.size());
+  }
 }
 
 TEST(ScanBody, ReadsTheFactsWhereverTheyStand) {

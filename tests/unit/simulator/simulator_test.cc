@@ -368,6 +368,31 @@ TEST(Simulator, AStreamKeepsItsPace) {
   EXPECT_EQ(simulator->Truth().peak_streams, 1);
 }
 
+Task<void> WaitFor(Event* event) { co_await event->Wait(StopToken()); }
+
+TEST(Simulator, RunsOnTheReactorOfItsUserAndStopsThere) {
+  auto reactor = EpollReactor::Make();
+  ASSERT_TRUE(reactor.ok());
+  Simulator simulator(reactor->get(), Quick());
+  ASSERT_TRUE(simulator.Start().ok());
+  Event done(reactor->get());
+  Response response;
+  std::thread client([&] {
+    Ask ask;
+    ask.port = simulator.ports().plain;
+    ask.body = kPlain;
+    response = Fetch(ask);
+    (*reactor)->Post([&] { done.Set(); });
+  });
+  (*reactor)->Run(WaitFor(&done));
+  client.join();
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(simulator.Truth().completions, 1);
+  simulator.Stop();
+  simulator.Stop();
+  EXPECT_EQ((*reactor)->timer_count(), 0u);
+}
+
 TEST(Simulator, StopsWithStreamsOpen) {
   SimulatorOptions options = Quick();
   options.chunk_interval = absl::Seconds(10);
