@@ -294,6 +294,13 @@ std::unique_ptr<FaultDisk> FaultDisk::AfterCrash(Survivors survivors, uint64_t s
   return disk;
 }
 
+void FaultDisk::RestartProcess() {
+  const absl::MutexLock lock(&mutex_);
+  crashed_ = false;
+  crash_at_ = 0;
+  faults_.clear();
+}
+
 std::string FaultDisk::Content(const std::string& path) const {
   const absl::MutexLock lock(&mutex_);
   const auto it = live_.find(path);

@@ -58,6 +58,10 @@ class FaultDisk final : public Disk {
   // What a machine that starts after a crash now would find. Equal seeds give equal disks.
   std::unique_ptr<FaultDisk> AfterCrash(Survivors survivors, uint64_t seed) const;
 
+  // The process died and a new one starts, on a machine that went on: what was written but not
+  // synced is still to be lost. Call it when all files are closed.
+  void RestartProcess();
+
   // Direct access for tests: no faults, durable at once.
   std::string Content(const std::string& path) const;  // empty when there is no such file
   void SetContent(const std::string& path, std::string content);

@@ -392,6 +392,28 @@ TEST(StoreErrors, AFailedSnapshotLeavesTheLogsUsable) {
   EXPECT_EQ(opened->visitor.snapshot, "good");
 }
 
+TEST(StoreErrors, WhatRecoveryToldSurvivesAPowerFailureRightAfterIt) {
+  FaultDisk disk;
+  VirtualReactor reactor;
+  auto opened = OpenStore(&disk, &reactor, kDir);
+  ASSERT_TRUE(opened->ok());
+  // Killed between three writes and their syncs.
+  disk.CrashAtStep(disk.steps() + 4);
+  std::vector<LogRecord> records = {RecordOf(1), RecordOf(2, ErrorClass::kAuth)};
+  EXPECT_EQ(RunCall(&reactor, opened->store->get()->Append(records, {DeferralOf(3)})).code(),
+            absl::StatusCode::kAborted);
+  opened.reset();
+  disk.RestartProcess();
+  opened = OpenStore(&disk, &reactor, kDir);
+  ASSERT_EQ(opened->store.status(), absl::OkStatus());
+  ASSERT_THAT(opened->visitor.told, ElementsAre(1, 2));
+  ASSERT_THAT(opened->visitor.deferred, SizeIs(1));
+  const auto after = disk.AfterCrash(FaultDisk::Survivors::kNone, 0);
+  const auto again = OpenStore(after.get(), &reactor, kDir);
+  EXPECT_THAT(again->visitor.told, ElementsAre(1, 2));
+  EXPECT_THAT(again->visitor.deferred, SizeIs(1));
+}
+
 TEST(StoreErrors, ADiskThatCannotBeReadIsNotAnEmptyRun) {
   FaultDisk disk;
   VirtualReactor reactor;
