@@ -32,6 +32,8 @@ http::BodyVerdict StreamAssembler::OnEvent(const SseEvent& event) {
     return BodyVerdict::kComplete;
   }
   const bool named_error = event.type == "error";
+  // Asked before the event is read: one that brings both an error and a finish reason is an error.
+  const bool was_finished = Finished();
   const Outcome outcome = named_error ? Outcome::kError : OnJson(data);
   switch (outcome) {
     case Outcome::kProgress:
@@ -41,14 +43,14 @@ http::BodyVerdict StreamAssembler::OnEvent(const SseEvent& event) {
     case Outcome::kComplete:
       return BodyVerdict::kComplete;
     case Outcome::kBadJson:
-      return OnBadJson(event);
     case Outcome::kError:
       break;
   }
-  if (Finished()) {
+  if (was_finished) {
     AddFlag("error_after_end");
     return BodyVerdict::kComplete;
   }
+  if (outcome == Outcome::kBadJson) return OnBadJson(event);
   // An error event may be glued to half of another event (case A12).
   JsonReader json(data);
   json.Skip();

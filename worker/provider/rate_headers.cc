@@ -88,6 +88,7 @@ std::optional<absl::Time> MakeTime(absl::string_view day, absl::string_view mont
   for (size_t i = 0; i < 3; ++i) {
     if (!absl::SimpleAtoi(parts[i], &hms[i])) return std::nullopt;
   }
+  if (!IsDigit(year[0]) || (year.size() != 2 && year.size() != 4)) return std::nullopt;
   // A two-digit year: RFC 9110 lets 50 years ahead be the past; every such date here is recent.
   if (year.size() == 2) y += y < 70 ? 2000 : 1900;
   // A leap second, 60, normalises into the next minute.

@@ -235,7 +235,8 @@ void BodyReader::FinishEvents(const http::CallResult& result, Reply* reply) {
   }
   for (std::string& flag : assembler_->flags()) flags_.push_back(std::move(flag));
   std::string body = assembler_->Body();
-  if (assembler_->complete() && assembler_->corrupt().empty() && !body.empty()) {
+  const bool broken = assembler_->error() || !assembler_->corrupt().empty();
+  if (assembler_->complete() && !broken && !body.empty()) {
     if (!assembler_->done()) flags_.push_back("no_done_marker");
     Accept(std::move(body), result, reply);
     return;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "absl/strings/string_view.h"
 #include "common/base/secret.h"
 #include "worker/http/http.h"
@@ -79,6 +81,36 @@ inline std::vector<std::string> Bytes(absl::string_view text) {
   for (char c : text) pieces.emplace_back(1, c);
   return pieces;
 }
+
+// Plays a stream whole, and byte by byte, and checks that the reply is the same.
+inline Reply PlayStream(const ModelConfig& config, const std::string& stream,
+                        Exchange exchange = {}, ItemRequest item = {}) {
+  exchange.headers = EventStream();
+  exchange.pieces = {stream};
+  Reply whole = Play(config, exchange, item).reply;
+  exchange.pieces = Bytes(stream);
+  const Reply bytes = Play(config, exchange, item).reply;
+  EXPECT_EQ(ErrorClassName(bytes.error_class), ErrorClassName(whole.error_class)) << whole.message;
+  EXPECT_EQ(bytes.body, whole.body);
+  EXPECT_EQ(bytes.message, whole.message);
+  EXPECT_EQ(bytes.flags, whole.flags);
+  EXPECT_EQ(bytes.finish_reason, whole.finish_reason);
+  return whole;
+}
+
+// A chat chunk with one choice.
+inline std::string Chunk(const std::string& delta, const std::string& finish = "null") {
+  return "data: {\"choices\":[{\"index\":0,\"delta\":" + delta + ",\"finish_reason\":" + finish +
+         "}]}\n\n";
+}
+
+inline std::string Content(const std::string& escaped) {
+  return Chunk("{\"content\":\"" + escaped + "\"}");
+}
+
+inline constexpr char kStop[] =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+inline constexpr char kDone[] = "data: [DONE]\n\n";
 
 }  // namespace headrace::provider
 
