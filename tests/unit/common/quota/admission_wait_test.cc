@@ -119,6 +119,24 @@ TEST(AdmissionWait, AGateHoldsWhatIsBookedAndItGoesOutPacedInTheSameOrder) {
   }
 }
 
+TEST(AdmissionWait, AnAttemptWhoseTimeCameInTheTurnOfTheGateIsHeldToo) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}), {}, seed, /*shuffle=*/true);
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, 8, {}, &sent);
+    size_t sent_before_the_gate = 0;
+    scope.Spawn(AtTime(&worker, 0.25, [&] {  // the sixth is due now
+      worker.admission.Penalize(Rate(absl::Seconds(5), worker.start));
+      sent_before_the_gate = sent.size();
+    }));
+    RunToEnd(&worker, &scope);
+    ASSERT_EQ(sent.size(), 8u);
+    EXPECT_GE(sent[sent_before_the_gate].at, 5.25);
+  }
+}
+
 TEST(AdmissionWait, AGateSetDuringAQuestionHoldsWhatTheQuestionBooked) {
   Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
   worker.slow.set_delay(absl::Milliseconds(400));
