@@ -157,6 +157,20 @@ TEST(PoolModel, AWithdrawnBookingLeavesNoGapInFrontOfTheNext) {
   EXPECT_EQ(model.Reserve(At(0), Request(4, Tokens(1000)), kHorizon).at, At(0.75));
 }
 
+TEST(PoolModel, WhatASettlementGivesBackIsUsedBehindTheBookedSends) {
+  // In front of them it would double the rate until the last of them is out.
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  model.Reserve(At(0), Request(1, Tokens(1500)), kHorizon);
+  EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(600)), kHorizon).at, At(1.25));
+  model.Settle(At(0.1), ReservationId(1), Settlement::kCharged, Tokens(1000));
+  EXPECT_EQ(model.Reserve(At(0.1), Request(3, Tokens(600)), kHorizon).at, At(1.35));
+  EXPECT_EQ(model.Reserve(At(0.2), Request(4, Tokens(600)), kHorizon).at, At(1.95));
+  // Given back beyond that: never before what is booked.
+  model.Settle(At(1.4), ReservationId(2), Settlement::kCharged, Tokens(1));
+  model.Settle(At(1.4), ReservationId(3), Settlement::kCharged, Tokens(1));
+  EXPECT_EQ(model.Reserve(At(1.4), Request(5, Tokens(600)), kHorizon).at, At(1.95));
+}
+
 TEST(PoolModel, ReserveAndSettleAreIdempotent) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
