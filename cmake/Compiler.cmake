@@ -39,6 +39,11 @@ if(HEADRACE_SANITIZE)
   add_link_options(-fsanitize=${HEADRACE_SANITIZE})
 endif()
 
+# All code counts as covered, not only the fuzz target's own file.
+if(HEADRACE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 add_library(headrace_warnings INTERFACE)
 target_compile_options(headrace_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
