@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -13,6 +14,7 @@
 #include "common/base/units.h"
 #include "common/base/utf8.h"
 #include "coordinator/job/nearest.h"
+#include "yaml-cpp/eventhandler.h"
 
 namespace headrace {
 namespace {
@@ -46,6 +48,45 @@ absl::Status CheckText(absl::string_view text, const YamlDocument& document) {
     }
   }
   return absl::OkStatus();
+}
+
+// Counts documents, and nothing else.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  int documents() const { return documents_; }
+  const YAML::Mark& start() const { return start_; }  // of the last one
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    ++documents_;
+    start_ = mark;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int documents_ = 0;
+  YAML::Mark start_;
+};
+
+// The line where a second document begins. YAML::LoadAll() must not see such text: on a stray '}'
+// it makes empty documents without end (yaml-cpp 0.7).
+std::optional<int> LineOfSecondDocument(absl::string_view text) {
+  std::istringstream stream{std::string(text)};
+  YAML::Parser parser(stream);
+  DocumentCounter counter;
+  while (counter.documents() < 2 && parser.HandleNextDocument(counter)) {
+  }
+  if (counter.documents() < 2) return std::nullopt;
+  return counter.start().line + 1;
 }
 
 }  // namespace
@@ -88,14 +129,11 @@ absl::StatusOr<YamlDocument> LoadYaml(absl::string_view text, absl::string_view 
   document.file = std::string(file);
   HR_RETURN_IF_ERROR(CheckText(text, document));
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty() || (documents.size() == 1 && documents[0].IsNull())) {
-      return document.ErrorAt(0, "", "is empty");
+    if (const std::optional<int> line = LineOfSecondDocument(text)) {
+      return document.ErrorAt(*line, "", "text after the job's end; a job file has one document");
     }
-    if (documents.size() > 1) {
-      return document.Error(documents[1], "", "a second document; a job file has one");
-    }
-    document.root = documents[0];
+    document.root = YAML::Load(std::string(text));
+    if (document.root.IsNull()) return document.ErrorAt(0, "", "is empty");
   } catch (const YAML::Exception& e) {
     return document.ErrorAt(e.mark.is_null() ? 0 : e.mark.line + 1, "",
                             absl::StrCat("is not valid YAML: ", e.msg));

@@ -222,7 +222,15 @@ TEST(ParseJob, BrokenYamlNamesTheLine) {
   EXPECT_EQ(ErrorOf(""), "job.yaml: is empty");
   EXPECT_EQ(ErrorOf("# nothing\n"), "job.yaml: is empty");
   EXPECT_EQ(ErrorOf("- a\n"), "job.yaml:1: must be a mapping, not a list");
-  EXPECT_EQ(ErrorOf("job: a\n---\njob: b\n"), "job.yaml:3: a second document; a job file has one");
+  EXPECT_EQ(ErrorOf("job: a\n---\njob: b\n"),
+            "job.yaml:2: text after the job's end; a job file has one document");
+}
+
+// yaml-cpp makes empty documents out of this for ever.
+TEST(ParseJob, AStrayBraceIsAnErrorAndNoEndlessLoop) {
+  EXPECT_EQ(ErrorOf("{job: a}\n}\n"),
+            "job.yaml:2: text after the job's end; a job file has one document");
+  EXPECT_NE(ErrorOf("job: a\nmodels: []}\n"), "ok");
 }
 
 TEST(ParseJob, TextThatYamlWouldSilentlyChangeIsRefused) {
