@@ -259,12 +259,14 @@ class H1Connection {
   uint64_t body_left_ = 0;  // of the response's content-length
 };
 
-H1TestServer::H1TestServer(TestServerOptions options) : options_(options) {
+H1TestServer::H1TestServer(TestServerOptions options, std::shared_ptr<TestCertificate> certificate)
+    : options_(options), certificate_(std::move(certificate)) {
   signal(SIGPIPE, SIG_IGN);
+  if (certificate_ == nullptr) certificate_ = std::make_shared<TestCertificate>();
   if (options_.tls) {
     context_ = SSL_CTX_new(TLS_server_method());
-    HR_CHECK(SSL_CTX_use_certificate_chain_file(context_, certificate_.cert_file().c_str()) == 1);
-    HR_CHECK(SSL_CTX_use_PrivateKey_file(context_, certificate_.key_file().c_str(),
+    HR_CHECK(SSL_CTX_use_certificate_chain_file(context_, certificate_->cert_file().c_str()) == 1);
+    HR_CHECK(SSL_CTX_use_PrivateKey_file(context_, certificate_->key_file().c_str(),
                                          SSL_FILETYPE_PEM) == 1);
   }
   listen_fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -335,7 +337,7 @@ Url H1TestServer::url() const {
   return url;
 }
 
-std::string H1TestServer::ca_file() const { return options_.tls ? certificate_.cert_file() : ""; }
+std::string H1TestServer::ca_file() const { return options_.tls ? certificate_->cert_file() : ""; }
 
 void H1TestServer::SetScripts(std::string path, std::vector<Script> scripts) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -25,7 +25,10 @@ class H1TestServer final : public TestServer {
  public:
   // Framing: a kHeaders step without content-length makes a chunked body, unless the status is 1xx.
   // A response with fewer bytes than its content-length closes the connection at kEnd.
-  explicit H1TestServer(TestServerOptions options = {});
+  // `certificate`: a fresh one when null; may be shared with the test, to trust it before the
+  // server runs. `port`: 0 for one that the system chooses.
+  explicit H1TestServer(TestServerOptions options = {},
+                        std::shared_ptr<TestCertificate> certificate = nullptr);
   ~H1TestServer() override;
 
   Url url() const override;
@@ -79,7 +82,7 @@ class H1TestServer final : public TestServer {
   }
 
   const TestServerOptions options_;
-  TestCertificate certificate_;
+  std::shared_ptr<TestCertificate> certificate_;
   SSL_CTX* context_ = nullptr;
   int listen_fd_ = -1;
   int port_ = 0;

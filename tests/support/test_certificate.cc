@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 
 #include "common/base/log.h"
@@ -32,8 +33,12 @@ X509* MakeCertificate(EVP_PKEY* key) {
   X509_gmtime_adj(X509_getm_notAfter(cert), 24 * 3600);
   X509_set_pubkey(cert, key);
   X509_NAME* name = X509_get_subject_name(cert);
+  // A name of its own, so that one bundle can hold several: OpenSSL finds an issuer by its name.
+  static std::atomic<int> made = 0;
+  const std::string common_name = "test " + std::to_string(++made);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);
+                             reinterpret_cast<const unsigned char*>(common_name.c_str()), -1, -1,
+                             0);
   X509_set_issuer_name(cert, name);
   AddExtension(cert, NID_basic_constraints, "critical,CA:TRUE");
   AddExtension(cert, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1");

@@ -114,7 +114,29 @@ void TestProxy::Close(int fd) {
   close(fd);
 }
 
+void TestProxy::RelayTo(int port) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  relay_port_ = port;
+}
+
+void TestProxy::Forward(int fd, const std::string& authority, const std::string& input) {
+  const int out = ConnectTo(authority);
+  if (out < 0) return;
+  Add(out);
+  if (input.empty() || SendAll(out, input)) Pump(fd, out);
+  Close(out);
+}
+
 void TestProxy::Serve(int fd) {
+  std::optional<int> relay;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    relay = relay_port_;
+  }
+  if (relay.has_value()) {
+    if (*relay != 0) Forward(fd, absl::StrCat("127.0.0.1:", *relay), "");
+    return;
+  }
   std::string input;
   while (!absl::StrContains(input, "\r\n\r\n")) {
     char data[16384];
@@ -137,16 +159,12 @@ void TestProxy::Serve(int fd) {
   // "http://host:port/path" or "host:port".
   const std::vector<std::string> parts = absl::StrSplit(words[1], '/');
   const std::string authority = tunnel ? words[1] : parts[2];
-  const int out = ConnectTo(authority);
-  if (out < 0) return;
-  Add(out);
   if (!tunnel) {
     // Origin form for the server.
     const size_t begin = input.find("http://");
     input.erase(begin, std::string("http://").size() + authority.size());
   }
-  if (input.empty() || SendAll(out, input)) Pump(fd, out);
-  Close(out);
+  Forward(fd, authority, input);
 }
 
 }  // namespace headrace::http

@@ -22,6 +22,7 @@
 #include "worker/http/curl_shard.h"
 #include "worker/http/curl_transfer.h"
 #include "worker/http/http.h"
+#include "worker/http/resolver.h"
 
 namespace headrace::http {
 
@@ -48,6 +49,8 @@ class CurlEngine final : public Engine {
   CurlEngine(Reactor* reactor, CurlSettings settings);
 
   Task<void> Run(CurlTransfer* transfer, StopToken stop);
+  // Sees to it that addresses_ is fresh. False, with the transfer rejected, when it cannot be.
+  Task<bool> Resolve(CurlTransfer* transfer, StopToken stop);
   CurlShard* PickShard();
 
   Reactor* const reactor_;
@@ -55,6 +58,10 @@ class CurlEngine final : public Engine {
   CurlConnections connections_;
   std::vector<std::unique_ptr<CurlShard>> shards_;
   Semaphore slots_;
+  Resolver resolver_;
+  std::string addresses_;  // of the host to connect to, as CURLOPT_RESOLVE takes them
+  MonoTime addresses_until_;
+  int64_t resolving_ = 0;  // calls that wait for them
   int64_t calls_ = 0;
   int64_t replays_ = 0;
   int64_t live_ = 0;

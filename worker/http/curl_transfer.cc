@@ -73,6 +73,11 @@ void CurlTransfer::Reject(CallEnd end, TimerKind timer, absl::string_view detail
   done_.Set();
 }
 
+void CurlTransfer::RejectUnconnected(absl::string_view detail) {
+  result_.connection_error = true;
+  Reject(CallEnd::kNotSent, TimerKind::kNone, detail);
+}
+
 // The callbacks of libcurl.
 
 int CurlTransfer::OnPrereq(void* self, char*, char* local_ip, int, int local_port) {

@@ -22,6 +22,7 @@
 
 #include <curl/curl.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -49,6 +50,9 @@ struct CurlSettings {
   std::string host;       // "host:port", for people
   std::string ca_bundle;  // PEM file; empty: libcurl's default
   std::string proxy;      // URL; empty: none, whatever the environment says
+  // Whom TCP connects to, when that is a name to look up: the endpoint or the proxy.
+  std::string connect_host;
+  uint16_t connect_port = 0;
   absl::Duration idle_timeout;
   absl::Duration max_connection_age;
   int64_t max_requests_per_connection = 0;
@@ -85,6 +89,8 @@ class CurlTransfer : public ListNode<CurlTransfer> {
   bool on_the_wire() const { return result_.sends > 0 && !curl_done_; }
   // Ends the transfer instead of starting it.
   void Reject(CallEnd end, TimerKind timer, absl::string_view detail);
+  // The same, with kNotSent, because there can be no connection.
+  void RejectUnconnected(absl::string_view detail);
   const Request& request() const { return request_; }
   CallResult TakeResult() { return std::move(result_); }
 
