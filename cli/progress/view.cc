@@ -13,10 +13,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "cli/progress/render.h"
 #include "cli/progress/text_width.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 
 namespace headrace {
 namespace {
@@ -83,7 +83,7 @@ class TtyView final : public ProgressView {
   ~TtyView() override { SetLogSink(nullptr); }
 
   void Show(const ProgressSnapshot& snapshot) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     FrameOptions options;
     std::tie(options.columns, options.rows) = output_.size();
     options.color = output_.color;
@@ -99,7 +99,7 @@ class TtyView final : public ProgressView {
  private:
   // On any thread.
   void ShowLogLine(absl::string_view line) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     std::string out = Rewind(output_.size().first);
     absl::StrAppend(&out, "\x1b[J", line, "\n", FrameText());
     output_.write(out);
@@ -134,7 +134,7 @@ class TtyView final : public ProgressView {
     return TextWidth(visible);
   }
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   ProgressOutput output_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> frame_ ABSL_GUARDED_BY(mutex_);
 };

@@ -9,23 +9,27 @@ BlockingThread::BlockingThread(Reactor* reactor, bool inline_for_tests)
 
 BlockingThread::~BlockingThread() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     ending_ = true;
   }
+  changed_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
 void BlockingThread::Enqueue(absl::AnyInvocable<void()> function) {
-  absl::MutexLock lock(&mutex_);
-  queue_.push_back(std::move(function));
+  {
+    MutexLock lock(&mutex_);
+    queue_.push_back(std::move(function));
+  }
+  changed_.NotifyOne();
 }
 
 void BlockingThread::Loop() {
   while (true) {
     absl::AnyInvocable<void()> function;
     {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &BlockingThread::HasWork));
+      MutexLock lock(&mutex_);
+      while (!HasWork()) changed_.Wait(&mutex_);
       if (queue_.empty()) return;
       function = std::move(queue_.front());
       queue_.pop_front();

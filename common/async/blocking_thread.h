@@ -11,8 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/synchronization/mutex.h"
 #include "common/async/reactor.h"
+#include "common/base/mutex.h"
 
 namespace headrace {
 
@@ -67,7 +67,8 @@ class BlockingThread {
 
   Reactor* const reactor_;
   const bool inline_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
+  CondVar changed_;
   std::deque<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -63,7 +63,7 @@ absl::Time EpollReactor::WallNow() const { return absl::Now(); }
 void EpollReactor::Post(absl::AnyInvocable<void()> function) {
   bool wake = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     posted_.push_back(std::move(function));
     wake = !std::exchange(woken_, true);
   }
@@ -105,7 +105,7 @@ void EpollReactor::Unwatch(int fd) {
 
 void EpollReactor::RunPosted() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     woken_ = false;
     running_.swap(posted_);
   }

@@ -10,9 +10,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/async/reactor.h"
 #include "common/base/histogram.h"
+#include "common/base/mutex.h"
 
 namespace headrace {
 
@@ -41,7 +41,7 @@ class EpollReactor final : public Reactor {
 
   const int epoll_fd_;
   const int wake_fd_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<absl::AnyInvocable<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<absl::AnyInvocable<void()>> running_;  // swapped with posted_, keeps its capacity

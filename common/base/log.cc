@@ -9,9 +9,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/json_writer.h"
+#include "common/base/mutex.h"
 
 namespace headrace {
 namespace {
@@ -20,7 +20,7 @@ std::atomic<LogLevel> g_level{LogLevel::kInfo};
 std::atomic<LogFormat> g_format{LogFormat::kText};
 
 struct Sink {
-  absl::Mutex mutex;
+  Mutex mutex;
   absl::AnyInvocable<void(LogLevel, absl::string_view)> write ABSL_GUARDED_BY(mutex);
 };
 
@@ -85,7 +85,7 @@ void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxe
 void SetLogFormat(LogFormat format) { g_format.store(format, std::memory_order_relaxed); }
 
 void SetLogSink(absl::AnyInvocable<void(LogLevel, absl::string_view line)> sink) {
-  absl::MutexLock lock(&TheSink().mutex);
+  MutexLock lock(&TheSink().mutex);
   TheSink().write = std::move(sink);
 }
 
@@ -102,7 +102,7 @@ LogLine::~LogLine() {
   std::string out = FormatLine(level_, file_, line_, text);
   {
     Sink& sink = TheSink();
-    absl::MutexLock lock(&sink.mutex);
+    MutexLock lock(&sink.mutex);
     if (sink.write && !fatal_) {
       sink.write(level_, out);
     } else {
