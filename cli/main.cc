@@ -61,7 +61,9 @@ ExitCode Main(int argc, char** argv) {
   app.footer(ExitCodeTable());
   AddGlobalFlags(&app, &globals);
   AddRunCommand(&app, &globals, &chosen);
+  AddSimulateCommand(&app, &chosen);
   AddValidateCommand(&app, &chosen);
+  AddEstimateCommand(&app, &chosen);
   AddVersionCommand(&app, &chosen);
   try {
     app.parse(argc, argv);

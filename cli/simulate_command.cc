@@ -1,0 +1,115 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/command.h"
+#include "cli/flag_types.h"
+#include "cli/run/signals.h"
+#include "common/async/epoll_reactor.h"
+#include "common/async/wait.h"
+#include "common/base/status.h"
+#include "simulator/simulator.h"
+
+namespace headrace {
+namespace {
+
+using simulator::Simulator;
+using simulator::SimulatorOptions;
+
+struct SimulateFlags {
+  SimulatorOptions options;
+  bool list_faults = false;
+};
+
+// "20:60".
+absl::Status ParseTokens(absl::string_view text, SimulatorOptions* options) {
+  const size_t colon = text.find(':');
+  const bool ok = colon != absl::string_view::npos &&
+                  absl::SimpleAtoi(text.substr(0, colon), &options->min_tokens) &&
+                  absl::SimpleAtoi(text.substr(colon + 1), &options->max_tokens) &&
+                  options->min_tokens <= options->max_tokens;
+  if (ok) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is no range like 20:60"));
+}
+
+void PrintPorts(const Simulator& simulator) {
+  const simulator::Ports ports = simulator.ports();
+  if (ports.plain != 0) std::printf("listening on http://127.0.0.1:%d/v1\n", ports.plain);
+  if (ports.tls != 0) std::printf("listening on https://127.0.0.1:%d/v1\n", ports.tls);
+  std::fflush(stdout);
+}
+
+Task<absl::Status> Serve(EpollReactor* reactor, SimulatorOptions options) {
+  Event shutdown(reactor);
+  auto signals = SignalWatch::Start(reactor, [&shutdown](int) { shutdown.Set(); });
+  if (!signals.ok()) co_return signals.status();
+  Simulator simulator(reactor, std::move(options));
+  HR_CO_RETURN_IF_ERROR(simulator.Start());
+  PrintPorts(simulator);
+  co_await shutdown.Wait(StopToken());
+  simulator.Stop();
+  co_return absl::OkStatus();
+}
+
+Task<void> ServeInto(EpollReactor* reactor, SimulatorOptions options, absl::Status* result) {
+  *result = co_await Serve(reactor, std::move(options));
+}
+
+ExitCode Simulate(const SimulateFlags& flags) {
+  if (flags.list_faults) {
+    std::printf("%s", simulator::ListFaults().c_str());
+    return ExitCode::kOk;
+  }
+  BlockStopSignals();
+  absl::StatusOr<std::unique_ptr<EpollReactor>> reactor = EpollReactor::Make();
+  if (!reactor.ok()) return Fail("simulate", reactor.status());
+  absl::Status status;
+  (*reactor)->Run(ServeInto(reactor->get(), flags.options, &status));
+  return status.ok() ? ExitCode::kOk : Fail("simulate", status);
+}
+
+void AddFlags(CLI::App* command, SimulateFlags* flags) {
+  SimulatorOptions* options = &flags->options;
+  command->add_option("--port", options->port, "HTTP/1.1 and h2c; 0: any free port, -1: none");
+  command->add_option("--tls-port", options->tls_port, "HTTP/2 and HTTP/1.1 over TLS, likewise");
+  command->add_option("--cert", options->cert_file, "Certificate, as PEM")->type_name("FILE");
+  command->add_option("--key", options->key_file, "Its key, as PEM")->type_name("FILE");
+  AddCount(command, "--tpm", &options->tpm, "Quota: tokens per minute and account; 0: none");
+  AddCount(command, "--rpm", &options->rpm, "Quota: requests per minute and account; 0: none");
+  AddDuration(command, "--latency", &options->latency, "Time to the head of a response (median)");
+  AddDuration(command, "--chunk-interval", &options->chunk_interval, "Time between stream events");
+  AddParsed(
+      command, "--tokens",
+      [options](const std::string& text) { return ParseTokens(text, options); },
+      "Length of answers")
+      ->type_name("LO:HI");
+  AddParsed(
+      command, "--fault",
+      [options](const std::string& text) {
+        const absl::StatusOr<simulator::FaultRate> fault = simulator::ParseFault(text);
+        if (fault.ok()) options->faults.push_back(*fault);
+        return fault.status();
+      },
+      "Fault and its share of requests, e.g. 503=0.02 (repeat)")
+      ->type_name("NAME=RATE")
+      ->allow_extra_args(false)
+      ->expected(1, 1000);
+  command->add_option("--seed", options->seed, "Seed of everything random");
+  command->add_flag("--list-faults", flags->list_faults, "Print the faults and exit");
+}
+
+}  // namespace
+
+void AddSimulateCommand(CLI::App* app, ChosenCommand* chosen) {
+  CLI::App* command = app->add_subcommand(
+      "simulate", "Be a provider: enforce a quota, inject faults, and stay on this machine");
+  auto flags = std::make_shared<SimulateFlags>();  // owned by the flags and by the callback
+  AddFlags(command, flags.get());
+  command->callback([=] { chosen->body = [flags] { return Simulate(*flags); }; });
+}
+
+}  // namespace headrace
