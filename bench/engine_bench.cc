@@ -1,8 +1,9 @@
-// Drives the HTTP/2 engine alone against a running server, for comparison with h2load on the same
+// Drives an HTTP engine alone against a running server, for comparison with h2load on the same
 // server: requests per second, CPU per request of this process, memory, latencies.
 //
 //   headrace_engine_bench --url https://localhost:8443/v1 --ca-file ca.pem --in-flight 1000
 //   headrace_engine_bench --url https://localhost:8443/stream --in-flight 2500 --stream
+//   headrace_engine_bench --url http://localhost:8080/v1 --protocol http11 --in-flight 1000
 //
 // A streamed event that begins with "data: t=<nanoseconds of CLOCK_MONOTONIC>" gives its latency.
 #include <sys/resource.h>
@@ -10,7 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -20,7 +23,7 @@
 #include "common/async/scope.h"
 #include "common/async/wait.h"
 #include "common/base/histogram.h"
-#include "worker/http/h2_engine.h"
+#include "worker/http/client.h"
 #include "worker/http/url.h"
 
 namespace headrace::http {
@@ -30,6 +33,8 @@ struct Flags {
   std::string url;
   std::string ca_file;
   std::string method = "POST";
+  std::string protocol = "http2";
+  std::string body_file;
   int in_flight = 1000;
   int64_t requests = 100'000;
   int body_bytes = 200;
@@ -95,14 +100,14 @@ class Counter final : public Receiver {
 };
 
 Task<void> Caller(Engine* engine, Reactor* reactor, const Flags* flags, const Url* url,
-                  Totals* totals, StopToken stop) {
+                  const std::string* body, Totals* totals, StopToken stop) {
   while (!stop.stopped() && (flags->stream || totals->started < flags->requests)) {
     ++totals->started;
     Request request;
     request.method = flags->method;
     request.path = url->query.empty() ? url->path : url->path + "?" + url->query;
     request.headers = {{"content-type", "application/json"}, {"authorization", "Bearer bench"}};
-    if (flags->method == "POST") request.body.assign(static_cast<size_t>(flags->body_bytes), 'x');
+    request.body = *body;
     request.timeouts.total = absl::Minutes(10);
     Counter counter(reactor, totals);
     const CallResult result = co_await engine->Call(std::move(request), &counter, stop);
@@ -146,8 +151,18 @@ void Report(const Flags& flags, const Totals& totals, const EngineStats& stats,
   PrintMemory();
 }
 
+std::string BodyOf(const Flags& flags) {
+  if (!flags.body_file.empty()) {
+    std::ostringstream text;
+    text << std::ifstream(flags.body_file).rdbuf();
+    return text.str();
+  }
+  return std::string(flags.method == "POST" ? static_cast<size_t>(flags.body_bytes) : 0, 'x');
+}
+
 Task<void> Main(Reactor* reactor, Engine* engine, const Flags* flags, const Url* url) {
   Totals totals;
+  const std::string body = BodyOf(*flags);
   const absl::Duration duration =
       flags->stream ? absl::Seconds(flags->duration_s) : absl::InfiniteDuration();
   const MonoTime start = reactor->Now();
@@ -156,7 +171,7 @@ Task<void> Main(Reactor* reactor, Engine* engine, const Flags* flags, const Url*
     DeadlineSource deadline(reactor, start + duration, StopToken());
     TaskScope scope(reactor, deadline.token());
     for (int i = 0; i < flags->in_flight; ++i) {
-      scope.Spawn(Caller(engine, reactor, flags, url, &totals, scope.token()));
+      scope.Spawn(Caller(engine, reactor, flags, url, &body, &totals, scope.token()));
     }
     co_await scope.Join();
   }
@@ -177,7 +192,10 @@ int Run(const Flags& flags) {
   options.streams_per_connection = flags.streams_per_connection;
   options.max_read_tick = absl::Milliseconds(flags.read_tick_ms);
   options.max_requests_per_connection = 1 << 29;
-  absl::StatusOr<std::unique_ptr<H2Engine>> engine = H2Engine::Make(reactor->get(), options);
+  options.protocol = flags.protocol == "http2"    ? Protocol::kHttp2
+                     : flags.protocol == "http11" ? Protocol::kHttp11
+                                                  : Protocol::kAuto;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = MakeClient(reactor->get(), options);
   if (!engine.ok()) {
     fprintf(stderr, "%s\n", engine.status().ToString().c_str());
     return 2;
@@ -191,10 +209,12 @@ int Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   headrace::http::Flags flags;
-  CLI::App app("Drives the HTTP/2 engine against a server");
+  CLI::App app("Drives an HTTP engine against a server");
   app.add_option("--url", flags.url, "http:// (h2c) or https://")->required();
   app.add_option("--ca-file", flags.ca_file, "PEM bundle");
   app.add_option("--method", flags.method);
+  app.add_option("--protocol", flags.protocol)->check(CLI::IsMember({"http2", "http11", "auto"}));
+  app.add_option("--body-file", flags.body_file, "a request body to send, instead of filler");
   app.add_option("--in-flight", flags.in_flight);
   app.add_option("--requests", flags.requests, "in all, without --stream");
   app.add_option("--body-bytes", flags.body_bytes);
