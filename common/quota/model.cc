@@ -21,6 +21,12 @@ constexpr int64_t kCapacityCut = kFullShare * 70 / 100;
 constexpr int64_t kRateGrowth = 7;
 constexpr int64_t kCapacityGrowth = kFullShare * 10 / 100;
 
+// A cut needs so many reports, and one for so many answered calls: 2 % of 429s, 5 % of overloads.
+// Chosen, not measured.
+constexpr int64_t kLeastReports = 3;
+constexpr int64_t kAnswersPerRateReport = 50;
+constexpr int64_t kAnswersPerOverload = 20;
+
 constexpr int kMaxReaped = 16;  // expired reservations given up per question
 // The dispatcher asks again when this part of the horizon has become free: often enough that what
 // is given back meanwhile is less than a burst, seldom enough that nobody polls.
@@ -198,6 +204,10 @@ bool PoolModel::Settle(MonoTime now, ReservationId id, Settlement settlement, co
   after[static_cast<size_t>(Dimension::kInFlight)] =
       before[static_cast<size_t>(Dimension::kInFlight)];
   Charge(*reservation, before, after);
+  if (settlement == Settlement::kCharged) {
+    rate_pressure_.Answered(now_us);
+    capacity_pressure_.Answered(now_us);
+  }
   capacity_.Grow(now_us);
   const bool was_full = ledger_.open() >= Slots();
   ledger_.Close(id);
@@ -260,7 +270,8 @@ bool PoolModel::Penalize(MonoTime now, const Penalty& penalty) {
   rate_.Grow(now_us);
   capacity_.Grow(now_us);
   if (penalty.kind == Penalty::Kind::kCapacity) {
-    CutCapacity(now_us, sent_us);
+    capacity_pressure_.Report(now_us);
+    if (capacity_pressure_.IsReal(kLeastReports, kAnswersPerOverload)) CutCapacity(now_us, sent_us);
     return false;
   }
   if (penalty.kind == Penalty::Kind::kStop) {
@@ -271,8 +282,12 @@ bool PoolModel::Penalize(MonoTime now, const Penalty& penalty) {
   }
   const bool hinted = penalty.retry_after && *penalty.retry_after > absl::ZeroDuration();
   const bool gentle = hinted && penalty.kind == Penalty::Kind::kRate;
-  if (buckets_.empty()) {
-    CutCapacity(now_us, sent_us);  // there is no rate to cut
+  rate_pressure_.Report(now_us);
+  if (!rate_pressure_.IsReal(gentle ? 1 : kLeastReports, kAnswersPerRateReport)) {
+    // Obeyed, not believed.
+  } else if (buckets_.empty()) {
+    // There is no rate to cut.
+    if (rate_pressure_.IsReal(kLeastReports, kAnswersPerRateReport)) CutCapacity(now_us, sent_us);
   } else {
     rate_.Cut(now_us, sent_us, gentle ? kHintedCut : kBlindCut);
   }

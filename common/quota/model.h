@@ -97,6 +97,8 @@ class PoolModel {
   uint64_t epoch_ = 0;
   GrowingShare rate_;
   GrowingShare capacity_;
+  Pressure rate_pressure_;
+  Pressure capacity_pressure_;
   int64_t capacity_base_ = 0;  // what was in flight when the capacity was cut
   bool closed_ = false;
   std::string closed_text_;

@@ -43,6 +43,39 @@ class GrowingShare {
   int64_t last_cut_us_ = -1;
 };
 
+// Tells push-back from stray failures: a provider that fails one call in a hundred at any speed is
+// not helped by fewer calls. Counts of both kinds fade by half every kHalfUs.
+class Pressure {
+ public:
+  void Report(int64_t now_us) {
+    Age(now_us);
+    ++reports_;
+  }
+  void Answered(int64_t now_us) {
+    Age(now_us);
+    ++answered_;
+  }
+  // At least `least` reports, and one for every `answers` answered calls.
+  bool IsReal(int64_t least, int64_t answers) const {
+    return reports_ >= least && reports_ * answers >= answered_;
+  }
+
+ private:
+  static constexpr int64_t kHalfUs = 5'000'000;  // chosen, not measured
+
+  void Age(int64_t now_us) {
+    if (now_us - aged_at_us_ < kHalfUs) return;
+    const int64_t halves = std::min<int64_t>(62, (now_us - aged_at_us_) / kHalfUs);
+    reports_ >>= halves;
+    answered_ >>= halves;
+    aged_at_us_ = now_us;
+  }
+
+  int64_t reports_ = 0;
+  int64_t answered_ = 0;
+  int64_t aged_at_us_ = 0;
+};
+
 }  // namespace headrace::quota
 
 #endif  // HEADRACE_COMMON_QUOTA_SHARES_H_

@@ -335,14 +335,14 @@ TEST(PoolModel, OneCongestionEventCutsTheRateOnceAndItGrowsBack) {
   EXPECT_NEAR(model.Snapshot(At(2)).rate_share, 0.8, 0.004);
   EXPECT_EQ(model.Snapshot(At(2)).penalties, 64);
   ramp.sent_at = At(3);
-  model.Penalize(At(4), ramp);
+  for (int i = 0; i < 3; ++i) model.Penalize(At(4), ramp);
   EXPECT_NEAR(model.Snapshot(At(4)).rate_share, 0.64, 0.01);
   EXPECT_NEAR(model.Snapshot(At(4 + 60)).rate_share, 0.667, 0.01);
   EXPECT_EQ(model.Snapshot(At(4 + 3600)).rate_share, 1);
   // However often it is cut, a sixteenth stays.
   for (int i = 0; i < 64; ++i) {
     ramp.sent_at = At(4000 + 2 * i);
-    model.Penalize(At(4001 + 2 * i), ramp);
+    for (int k = 0; k < 3; ++k) model.Penalize(At(4001 + 2 * i), ramp);
   }
   EXPECT_NEAR(model.Snapshot(At(4127)).rate_share, 1.0 / 16, 0.004);
 }
@@ -366,6 +366,31 @@ TEST(PoolModel, AnOverloadCutsWhatIsInFlightAndLeavesTheQuotaAlone) {
   EXPECT_EQ(model.Hint().free_slots, 1);
   model.Reserve(At(300), Request(++id, Tokens(1)), kHorizon);
   EXPECT_EQ(model.Hint().free_slots, 1000 - 69);
+}
+
+TEST(PoolModel, StrayFailuresCutNothing) {
+  // One call in a hundred fails at any speed; cutting for each of them would end at the floor.
+  for (const bool limited : {false, true}) {
+    PoolModel model(limited ? Pool({PerMinute(Dimension::kTokens, 60'000'000), Slots(1000)})
+                            : Pool({Slots(1000)}));
+    Random random(1);
+    double now = 0;
+    for (uint64_t id = 1; id <= 50'000; ++id) {
+      now += 0.01;
+      ASSERT_EQ(model.Reserve(At(now), Request(id, Tokens(10)), kHorizon).kind, Kind::kSendAt);
+      if (!random.Chance(0.01)) {
+        model.Settle(At(now), ReservationId(id), Settlement::kCharged, Tokens(10));
+        continue;
+      }
+      model.Settle(At(now), ReservationId(id), Settlement::kRejected, Costs{});
+      Penalty penalty;
+      penalty.kind = random.Chance(0.5) ? Penalty::Kind::kCapacity : Penalty::Kind::kRate;
+      penalty.sent_at = At(now - 0.005);
+      model.Penalize(At(now), penalty);
+    }
+    EXPECT_EQ(model.Snapshot(At(now)).capacity_share, 1);
+    EXPECT_EQ(model.Snapshot(At(now)).rate_share, 1);
+  }
 }
 
 TEST(PoolModel, AStoppedAccountAnswersClosedWithTheReason) {
