@@ -11,6 +11,7 @@
 #include "worker/http/curl_engine.h"
 #include "worker/http/h2_engine.h"
 #include "worker/http/proxy.h"
+#include "worker/http/request_check.h"
 
 namespace headrace::http {
 namespace {
@@ -99,29 +100,29 @@ Task<bool> AutoEngine::Choose(absl::Duration connect, StopToken stop, CallResult
 }
 
 Task<CallResult> AutoEngine::Call(Request request, Receiver* receiver, StopToken stop) {
+  CallResult result;
   const MonoTime queued = reactor_->Now();
-  if (chosen_ == nullptr) {
-    CallResult failed;
-    const bool chosen = co_await Choose(request.timeouts.connect, stop, &failed);
-    if (!chosen) {
-      failed.stamps.queued = queued;
-      failed.stamps.end = reactor_->Now();
-      co_return failed;
-    }
+  // nghttp2 sends what it is given, so the check is made before an engine is chosen.
+  const absl::Status valid = CheckRequest(request);
+  bool chosen = valid.ok() && chosen_ != nullptr;
+  if (!valid.ok()) {
+    result.detail = std::string(valid.message());
+  } else if (!chosen) {
+    chosen = co_await Choose(request.timeouts.connect, stop, &result);
   }
   Engine* const engine = chosen_;
-  if (engine == nullptr) {
-    // Another call lost its connection between the probe and now.
-    CallResult failed;
-    failed.connection_error = true;
-    failed.detail = "the connection was lost before the call";
-    failed.stamps.queued = queued;
-    failed.stamps.end = reactor_->Now();
-    co_return failed;
+  if (chosen && engine != nullptr) {
+    result = co_await engine->Call(std::move(request), receiver, stop);
+    if (result.connection_error && chosen_ == engine) chosen_ = nullptr;
+  } else {
+    if (chosen) {
+      // Another call failed to connect between the probe's end and now.
+      result.connection_error = true;
+      result.detail = "the connection was lost before the call";
+    }
+    result.stamps.end = reactor_->Now();
   }
-  CallResult result = co_await engine->Call(std::move(request), receiver, stop);
   result.stamps.queued = queued;
-  if (result.connection_error && chosen_ == engine) chosen_ = nullptr;
   co_return result;
 }
 

@@ -140,6 +140,21 @@ TEST_F(ClientTest, AFailedFirstConnectionFailsItsCallsAndTheNextOneTriesAgain) {
   Stop();
 }
 
+// A key with a line end in it must not become a second header (cases I1).
+TEST_F(ClientTest, ALineEndInAHeaderIsRefusedForHttp2Too) {
+  Serve(MakeH2TestServer({.tls = true}));
+  Start();
+  Request request;
+  request.path = "/";
+  request.headers = {{"authorization", "Bearer sk-secret\r\nx-evil: 1"}};
+  std::vector<CallResult> results(1);
+  reactor_->Run(CallTimes(client_.get(), reactor_.get(), request, StopToken(), &results));
+  EXPECT_EQ(results[0].end, CallEnd::kNotSent);
+  EXPECT_FALSE(results[0].connection_error);
+  EXPECT_THAT(results[0].detail, HasSubstr("authorization"));
+  EXPECT_EQ(server_->stats().connections, 0);
+}
+
 TEST_F(ClientTest, TheConnectTimerRunsWhileTheProtocolIsUnknown) {
   Serve(MakeH2TestServer({.tls = true}, {.shakes_hands = false}));
   connect_timeout_ = absl::Milliseconds(100);
