@@ -75,6 +75,10 @@ absl::Status Connection::Start() {
   return status;
 }
 
+bool Connection::CountRequest() {
+  return ++requests_ == service_->options().max_requests_per_connection;
+}
+
 void Connection::CloseAfterFlush(bool reset) {
   closing_ = true;
   reset_ = reset_ || reset;

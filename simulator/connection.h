@@ -53,6 +53,8 @@ class Connection final : public FdHandler, public EndOfTurn {
   // Closes after what is buffered has been written. A reset discards what the kernel still holds.
   void CloseAfterFlush(bool reset);
   Service* service() const { return service_; }
+  // Notes one more request; true when it is to be the connection's last.
+  bool CountRequest();
 
  private:
   enum class State : uint8_t { kHandshake, kDetect, kOpen, kLinger, kDead };
@@ -86,6 +88,7 @@ class Connection final : public FdHandler, public EndOfTurn {
   SSL* ssl_ = nullptr;
   State state_;
   uint32_t watched_ = 0;
+  int64_t requests_ = 0;
   bool closing_ = false;
   bool reset_ = false;
   std::string detect_;  // the first bytes, until they tell the protocol

@@ -227,6 +227,7 @@ void H1Session::TakeBody() {
 void H1Session::Answer() {
   stage_ = Stage::kAnswering;
   head_sent_ = response_ended_ = false;
+  if (connection_->CountRequest()) keep_alive_ = false;
   call_ = connection_->service()->Start(this, std::exchange(request_, {}));
 }
 

@@ -292,8 +292,9 @@ int H2Session::OnFrame(nghttp2_session* h2, const nghttp2_frame* frame, void* se
   if (!may_end || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
   H2Stream* stream = GetStream(h2, frame->hd.stream_id);
   if (stream == nullptr || stream->call_ != nullptr) return 0;
-  Service* service = static_cast<H2Session*>(self)->connection_->service();
-  stream->call_ = service->Start(stream, std::move(stream->request_));
+  Connection* const connection = static_cast<H2Session*>(self)->connection_;
+  if (connection->CountRequest()) stream->GoAway(GoAwayKind::kGraceful);
+  stream->call_ = connection->service()->Start(stream, std::move(stream->request_));
   return 0;
 }
 

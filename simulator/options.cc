@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "common/base/units.h"
 
 namespace headrace::simulator {
 namespace {
@@ -66,6 +67,26 @@ std::vector<LimitSpec> AllLimits(const SimulatorOptions& options) {
   return limits;
 }
 
+absl::Status ParseMechanics(absl::string_view text, SimulatorOptions* options) {
+  if (text == "bucket") {
+    options->mechanics = Mechanics::kBucket;
+  } else if (text == "sliding") {
+    options->mechanics = Mechanics::kSliding;
+  } else if (text == "ramp") {
+    options->mechanics = Mechanics::kRamp;
+  } else {
+    const absl::StatusOr<absl::Duration> width = ParseDuration(text);
+    if (!width.ok() || *width < absl::Milliseconds(1) || *width > absl::Hours(24)) {
+      return Bad(absl::StrCat("\"", text,
+                              "\" is none of bucket, sliding, ramp, or the width of a "
+                              "fixed window: 60s, 10s, 1s"));
+    }
+    options->mechanics = Mechanics::kWindow;
+    options->mechanics_period = *width;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateOptions(const SimulatorOptions& options) {
   HR_RETURN_IF_ERROR(CheckPorts(options));
   HR_RETURN_IF_ERROR(CheckAnswers(options));
@@ -87,6 +108,9 @@ absl::Status ValidateOptions(const SimulatorOptions& options) {
     return Bad("max streams must be in [1, 100000]");
   }
   if (options.max_connections < 1) return Bad("max connections must be positive");
+  if (options.max_requests_per_connection < 0) {
+    return Bad("max requests per connection must not be negative");
+  }
   if (options.barrier < 0) return Bad("barrier must not be negative");
   return absl::OkStatus();
 }

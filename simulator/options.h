@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "simulator/faults.h"
 #include "simulator/quota_mechanics.h"
@@ -22,10 +23,11 @@ enum class Charging : uint8_t {
 
 struct SimulatorOptions {
   std::string listen_address = "127.0.0.1";  // a numeric IPv4 or IPv6 address
-  int port = 0;           // HTTP/1.1 and h2c with prior knowledge; 0: any free port; -1: none
-  int tls_port = -1;      // HTTP/2 and HTTP/1.1 by ALPN; 0: any free port; -1: none
-  std::string cert_file;  // PEM; empty: a certificate is made in memory, see ca_pem()
-  std::string key_file;   // PEM; set together with cert_file
+  int port = 0;             // HTTP/1.1 and h2c with prior knowledge; 0: any free port; -1: none
+  int tls_port = -1;        // HTTP/2 and HTTP/1.1 by ALPN; 0: any free port; -1: none
+  std::string cert_file;    // PEM; empty: a certificate is made in memory, see ca_pem()
+  std::string key_file;     // PEM; set together with cert_file
+  std::string ca_out_file;  // where to write the CA of a certificate made in memory; empty: nowhere
 
   // Quota of each account (each key is one). tpm and rpm are short for LimitSpecs with the
   // mechanics below; 0 is no limit.
@@ -53,6 +55,9 @@ struct SimulatorOptions {
 
   int max_streams = 100;  // SETTINGS_MAX_CONCURRENT_STREAMS
   int max_connections = 20'000;
+  // A connection that has served this many requests is ended gracefully (GOAWAY, or connection:
+  // close), as gateways do (nginx: 1,000, AWS ALB: 10,000); 0: never.
+  int64_t max_requests_per_connection = 0;
   std::vector<std::string> keys;    // accepted keys; empty: any, also none
   std::vector<std::string> models;  // known models; empty: any
   int barrier = 0;  // hold each call until this many are in flight (0: off), then release all
@@ -61,6 +66,10 @@ struct SimulatorOptions {
 
 // InvalidArgument that names the field and its range.
 absl::Status ValidateOptions(const SimulatorOptions& options);
+
+// Sets mechanics and mechanics_period from "bucket", "sliding", "ramp", or the width of a fixed
+// window: "60s", "10s", "1s". InvalidArgument that lists these.
+absl::Status ParseMechanics(absl::string_view text, SimulatorOptions* options);
 
 // The quota dimensions that the options ask for.
 std::vector<LimitSpec> AllLimits(const SimulatorOptions& options);

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,6 +108,7 @@ absl::Status Simulator::Start() {
                                    : ServerContextFromFiles(options_.cert_file, options_.key_file);
     if (!tls.ok()) return tls.status();
     tls_ = std::move(*tls);
+    HR_RETURN_IF_ERROR(WriteCa());
   }
   service_ = std::make_unique<Service>(reactor_, options_);
   absl::Status status;
@@ -116,6 +118,15 @@ absl::Status Simulator::Start() {
   }
   if (!status.ok()) Stop();
   return status;
+}
+
+absl::Status Simulator::WriteCa() const {
+  if (options_.ca_out_file.empty() || ca_pem_.empty()) return absl::OkStatus();
+  std::ofstream file(options_.ca_out_file);
+  file << ca_pem_;
+  file.close();
+  if (file.good()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cannot write the CA to ", options_.ca_out_file));
 }
 
 void Simulator::Stop() {

@@ -62,6 +62,8 @@ class Simulator final : private ConnectionOwner {
   class Listener;
 
   void Remove(Connection* connection) override;
+  // For the start only: it blocks.
+  absl::Status WriteCa() const;
   absl::Status Listen(int port, SSL_CTX* tls, int* bound_port);
   void Accepted(int fd, SSL_CTX* tls);
 

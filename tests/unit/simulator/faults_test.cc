@@ -59,6 +59,19 @@ TEST(Faults, TheListHasOneLinePerFault) {
   EXPECT_EQ(static_cast<size_t>(std::count(list.begin(), list.end(), '\n')), AllFaults().size());
 }
 
+TEST(ParseMechanics, KnowsBucketSlidingRampAndFixedWindows) {
+  SimulatorOptions options;
+  EXPECT_EQ(Text(ParseMechanics("leaky", &options)),
+            "\"leaky\" is none of bucket, sliding, ramp, or the width of a fixed window: 60s, "
+            "10s, 1s");
+  EXPECT_FALSE(ParseMechanics("0", &options).ok());
+  ASSERT_TRUE(ParseMechanics("10s", &options).ok());
+  EXPECT_EQ(options.mechanics, Mechanics::kWindow);
+  EXPECT_EQ(options.mechanics_period, absl::Seconds(10));
+  ASSERT_TRUE(ParseMechanics("ramp", &options).ok());
+  EXPECT_EQ(options.mechanics, Mechanics::kRamp);
+}
+
 TEST(ValidateOptions, SaysWhatIsWrong) {
   SimulatorOptions options;
   EXPECT_TRUE(ValidateOptions(options).ok());

@@ -282,6 +282,38 @@ TEST(Simulator, AnnouncesItsStreamLimit) {
   EXPECT_EQ(client.max_streams(), 7u);
 }
 
+TEST(Simulator, AConnectionEndsGracefullyAfterItsLastRequest) {
+  SimulatorOptions options = Quick();
+  options.max_requests_per_connection = 2;
+  auto simulator = Started(options);
+  H2Client client(simulator->ports().plain);
+  client.Post("/v1/messages", kPlain);
+  client.Run(1);
+  EXPECT_FALSE(client.goaway().has_value());
+  const int32_t last = client.Post("/v1/messages", kStream);
+  client.Run(3);
+  ASSERT_TRUE(client.goaway().has_value());
+  EXPECT_EQ(client.goaway()->last_stream_id, last);
+  EXPECT_TRUE(client.seen(last).end_stream);
+  EXPECT_EQ(client.end(), WireEnd::kFin);
+
+  RawSocket socket(simulator->ports().plain);
+  socket.Send("GET /v1/models HTTP/1.1\r\n\r\nGET /v1/models HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(socket.ReadAll(), HasSubstr("connection: close\r\n"));
+  EXPECT_EQ(socket.end(), WireEnd::kFin);
+}
+
+TEST(Simulator, WritesTheCaOfItsCertificateWhereAsked) {
+  SimulatorOptions options = Quick();
+  options.tls_port = 0;
+  options.ca_out_file = testing::TempDir() + "/simulator_ca_out.pem";
+  auto simulator = Started(options);
+  std::ifstream file(options.ca_out_file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), simulator->ca_pem());
+  options.ca_out_file = "/nonexistent/ca.pem";
+  EXPECT_EQ(SimulatorThread::Start(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Http1, PipelinedRequestsAreAnsweredInOrder) {
   auto simulator = Started(Quick());
   RawSocket socket(simulator->ports().plain);
