@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/json_writer.h"
+#include "common/base/units.h"
 #include "common/base/utf8.h"
 #include "worker/provider/json_reader.h"
 #include "worker/provider/rate_headers.h"
@@ -183,6 +184,10 @@ void BodyReader::FinishError(const ProviderError& error, Reply* reply) {
   const absl::string_view fallback =
       answer.html ? absl::string_view("a web page, not the API") : absl::string_view(body_);
   reply->message = ErrorText(status_, verdict.status, error, fallback);
+  if (verdict.retry_after && *verdict.retry_after > kLongestWait) {
+    absl::StrAppend(&reply->message, "; it asks to wait ",
+                    headrace::FormatDuration(*verdict.retry_after));
+  }
   if (verdict.status == 404) absl::StrAppend(&reply->message, " at ", context_->url);
   if (reply->request_id.empty()) reply->request_id = error.request_id;
 }

@@ -1,5 +1,7 @@
 #include "worker/provider/classify.h"
 
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -361,6 +363,28 @@ TEST(Classify, EveryRuleHasAnExampleASourceAndANameOfItsOwn) {
     EXPECT_FALSE(rule.source.empty()) << rule.name;
   }
   EXPECT_EQ(shown, rules);
+}
+
+TEST(Classify, ThePageOnRetriesShowsEveryRuleAndEveryClass) {
+  std::ifstream in(HEADRACE_RETRIES_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_FALSE(page.empty());
+  for (const Rule& rule : AllRules()) {
+    std::string row("| `");
+    row.append(rule.name.data(), rule.name.size());
+    EXPECT_NE(page.find(row + "` |"), std::string::npos) << rule.name;
+  }
+  for (const ErrorClassInfo& info : AllErrorClasses()) {
+    if (info.error_class == kNone) continue;
+    std::string row("\n| ");
+    row.append(info.name.data(), info.name.size());
+    row += info.attempt == AttemptRule::kFinal       ? " | final | "
+           : info.attempt == AttemptRule::kRetry     ? " | retry | "
+           : info.attempt == AttemptRule::kRetryOnce ? " | retry once | "
+                                                     : " | throttle | ";
+    row += info.next_pass ? "yes |" : "no |";
+    EXPECT_NE(page.find(row), std::string::npos) << row;
+  }
 }
 
 TEST(Classify, AnErrorInA200StandsForTheStatusThatItNames) {

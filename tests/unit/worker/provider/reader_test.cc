@@ -74,6 +74,17 @@ TEST(Reader, AnErrorStatusCountsWhateverTheTransportDoesNext) {
   EXPECT_EQ(reply.body, "\"{\\\"error\\\":{\\\"mess\"");
 }
 
+TEST(Reader, AnEnormousWaitStopsTheAccountAndSaysHowLong) {  // B2
+  Exchange exchange;
+  exchange.status = 429;
+  exchange.headers.emplace_back("retry-after", "1296000");
+  const Reply reply = Play(OpenAiModel(false), exchange).reply;
+  EXPECT_EQ(reply.error_class, kNoMoney);
+  EXPECT_EQ(reply.penalty, quota::Penalty::Kind::kStop);
+  EXPECT_EQ(reply.retry_after, absl::Hours(24 * 15));
+  EXPECT_EQ(reply.message, "HTTP 429; it asks to wait 360h00m");
+}
+
 TEST(Reader, ACancelledCallIsCancelledEvenWithAnErrorStatus) {
   Exchange exchange;
   exchange.status = 500;
