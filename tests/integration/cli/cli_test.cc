@@ -1,0 +1,149 @@
+// The `headrace` binary as scripts see it: arguments in, exit code and text out.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace headrace {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A child process whose standard output and error are one pipe.
+class Child {
+ public:
+  explicit Child(const std::vector<std::string>& arguments) {
+    int fds[2];
+    if (pipe(fds) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(fds[1], STDOUT_FILENO);
+      dup2(fds[1], STDERR_FILENO);
+      close(fds[0]);
+      close(fds[1]);
+      std::vector<char*> argv = {const_cast<char*>(HEADRACE_BINARY)};
+      for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+      argv.push_back(nullptr);
+      execv(HEADRACE_BINARY, argv.data());
+      _exit(127);
+    }
+    close(fds[1]);
+    fd_ = fds[0];
+  }
+  ~Child() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(fd_);
+  }
+
+  // Reads until `text` has been seen, or the end.
+  const std::string& ReadUntil(const std::string& text) {
+    char buffer[4096];
+    while (!absl::StrContains(output_, text)) {
+      const ssize_t size = read(fd_, buffer, sizeof(buffer));
+      if (size <= 0) break;
+      output_.append(buffer, static_cast<size_t>(size));
+    }
+    return output_;
+  }
+  void Signal(int number) { kill(pid_, number); }
+  // Reads to the end; the exit code, or 128 + the signal that ended it.
+  int Wait() {
+    ReadUntil(std::string("\0never", 6));
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  const std::string& output() const { return output_; }
+
+ private:
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  std::string output_;
+};
+
+std::pair<int, std::string> RunHeadrace(const std::vector<std::string>& arguments) {
+  Child child(arguments);
+  const int code = child.Wait();
+  return {code, child.output()};
+}
+
+TEST(Cli, WrongUsageEndsWithTwoAndSaysWhatIsWrong) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "subcommand"},
+      {{"fly"}, "fly"},
+      {{"run"}, "input is required"},
+      {{"run", "data.jsonl"}, "no model: give --model NAME"},
+      {{"run", "data.jsonl", "--deadline", "soon"}, "--deadline"},
+      {{"run", "data.jsonl", "--progress", "fancy"}, "auto, tty, plain, json"},
+      {{"version", "--log-level", "loud"}, "--log-level"},
+      {{"simulate", "--fault", "nonsense=1"}, "nonsense"},
+      {{"validate", "no/such/job.yaml"}, "job.yaml"},
+  };
+  for (const auto& [arguments, text] : cases) {
+    const auto [code, output] = RunHeadrace(arguments);
+    EXPECT_EQ(code, 2) << output;
+    EXPECT_THAT(output, HasSubstr(text));
+  }
+}
+
+TEST(Cli, HelpShowsTheExitCodes) {
+  const auto [code, output] = RunHeadrace({"--help"});
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(output, HasSubstr("  130  interrupted"));
+  EXPECT_EQ(RunHeadrace({"run", "--help"}).first, 0);
+}
+
+TEST(Cli, VersionIsForPeopleOrForPrograms) {
+  EXPECT_THAT(RunHeadrace({"version"}).second, StartsWith("headrace "));
+  const auto [code, output] = RunHeadrace({"version", "--json"});
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(output, StartsWith("{\"version\":\""));
+}
+
+TEST(Cli, GlobalFlagsStandBeforeOrAfterTheCommand) {
+  EXPECT_EQ(RunHeadrace({"--log-level", "debug", "version"}).first, 0);
+  EXPECT_EQ(RunHeadrace({"version", "--no-color", "--log-format", "json"}).first, 0);
+}
+
+TEST(Cli, TheSimulatorSaysWhereItListensAndEndsOnSigterm) {
+  Child child({"simulate", "--port", "0"});
+  EXPECT_THAT(child.ReadUntil("/v1\n"), HasSubstr("listening on http://127.0.0.1:"));
+  child.Signal(SIGTERM);
+  EXPECT_EQ(child.Wait(), 0);
+}
+
+TEST(Cli, ValidateFindsABadRowAndEstimateCountsTheGoodOnes) {
+  const std::string data = ::testing::TempDir() + "/cli_test.jsonl";
+  const std::vector<std::string> flags = {
+      data, "--model", "m", "--endpoint", "http://127.0.0.1:1/v1", "--prompt", "{{q}}"};
+  std::vector<std::string> validate = flags, estimate = flags;
+  validate.insert(validate.begin(), "validate");
+  estimate.insert(estimate.begin(), "estimate");
+
+  std::ofstream(data) << "{\"q\":\"one\"}\n{\"q\":\"two\"}\n";
+  EXPECT_EQ(RunHeadrace(validate).first, 0) << RunHeadrace(validate).second;
+  EXPECT_THAT(RunHeadrace(estimate).second, HasSubstr("2 rows"));
+  std::ofstream(data) << "{\"q\":\"one\"}\n{\"other\":\"two\"}\n";
+  EXPECT_THAT(RunHeadrace(validate).second, HasSubstr("line 2"));
+  std::remove(data.c_str());
+}
+
+}  // namespace
+}  // namespace headrace
