@@ -38,7 +38,7 @@
 namespace headrace {
 
 // The exit codes that users script against (design.md).
-enum ExitCode : int {
+enum : int {
   kExitOk = 0,
   kExitError = 1,
   kExitUsage = 2,
