@@ -57,7 +57,7 @@ ExitCode Main(int argc, char** argv) {
   GlobalFlags globals;
   ChosenCommand chosen;
   app.fallthrough();
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is told below, so that a wrong word is told by itself
   app.footer(ExitCodeTable());
   AddGlobalFlags(&app, &globals);
   AddRunCommand(&app, &globals, &chosen);
@@ -70,6 +70,10 @@ ExitCode Main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     // Prints help on standard output and errors on standard error.
     return app.exit(e) == 0 ? ExitCode::kOk : ExitCode::kUsage;
+  }
+  if (!chosen.body) {
+    std::fprintf(stderr, "headrace: name a subcommand\n\n%s", app.help().c_str());
+    return ExitCode::kUsage;
   }
   return chosen.body();
 }
