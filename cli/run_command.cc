@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/flag_types.h"
 #include "cli/job_flags.h"
 #include "cli/run_job.h"
@@ -22,6 +23,7 @@ ExitCode Run(const RunFlags& flags, const GlobalFlags& globals) {
   absl::StatusOr<JobConfig> job = MakeJob(flags.job);
   if (!job.ok()) return Fail("run", job.status());
   request.job = *std::move(job);
+  if (request.dry_run) return DryRun(request.job);
   return RunJob(request);
 }
 

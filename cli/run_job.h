@@ -16,7 +16,7 @@ struct RunRequest {
   std::string admin;  // ADDR:PORT of the admin server; empty: none
   ProgressMode progress = ProgressMode::kAuto;
   bool no_color = false;
-  bool dry_run = false;  // check everything, send nothing
+  bool dry_run = false;  // checked before RunJob() is called
 };
 
 // Runs the job to its end, with a coordinator and a worker in this process.

@@ -1,13 +1,9 @@
-#include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <string>
-#include <system_error>
 
 #include "CLI/CLI.hpp"
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/job_flags.h"
-#include "coordinator/job/validate.h"
 
 namespace headrace {
 namespace {
@@ -15,14 +11,7 @@ namespace {
 ExitCode Validate(const JobFlags& flags, bool yaml) {
   const absl::StatusOr<JobConfig> job = MakeJob(flags);
   if (!job.ok()) return Fail("validate", job.status());
-  ValidateOptions options;
-  std::error_code error;
-  options.scratch_dir = std::filesystem::temp_directory_path(error).string();
-  const Validation validation = ValidateJob(*job, options);
-  std::printf(
-      "%s", (yaml && validation.ok() ? ToYaml(*job) : RenderValidation(*job, validation)).c_str());
-  if (validation.ok()) return ExitCode::kOk;
-  return validation.credentials_missing ? ExitCode::kCredentials : ExitCode::kUsage;
+  return DryRun(*job, yaml);
 }
 
 }  // namespace

@@ -103,6 +103,17 @@ TEST(Cli, WrongUsageEndsWithTwoAndSaysWhatIsWrong) {
   }
 }
 
+TEST(Cli, ADryRunFindsAMissingKeyAndSendsNothing) {
+  const std::string data = ::testing::TempDir() + "/cli_dry_run.jsonl";
+  std::ofstream(data) << "{\"q\":\"one\"}\n";
+  const auto [code, output] =
+      RunHeadrace({"run", data, "--model", "m", "--endpoint", "https://127.0.0.1:1/v1", "--prompt",
+                   "{{q}}", "--api-key-env", "HEADRACE_TEST_NO_SUCH_KEY", "--dry-run"});
+  std::remove(data.c_str());
+  EXPECT_EQ(code, 4) << output;
+  EXPECT_THAT(output, HasSubstr("HEADRACE_TEST_NO_SUCH_KEY"));
+}
+
 TEST(Cli, HelpShowsTheExitCodes) {
   const auto [code, output] = RunHeadrace({"--help"});
   EXPECT_EQ(code, 0);

@@ -1,0 +1,16 @@
+// Checks a job without sending anything: `headrace validate` and `headrace run --dry-run`.
+#ifndef HEADRACE_CLI_DRY_RUN_H_
+#define HEADRACE_CLI_DRY_RUN_H_
+
+#include "cli/exit_code.h"
+#include "coordinator/job/job.h"
+
+namespace headrace {
+
+// Prints what was found on standard output; with `yaml`, and if the job is good, the job with its
+// defaults instead. `job` must be finished.
+ExitCode DryRun(const JobConfig& job, bool yaml = false);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_CLI_DRY_RUN_H_
