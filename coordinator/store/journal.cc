@@ -11,7 +11,7 @@ namespace headrace {
 namespace {
 
 // On disk: never renumber.
-enum class RecordType : uint8_t { kRun = 1, kDeferred = 2, kBatchIds = 3 };
+enum class RecordType : uint8_t { kRun = 1, kDeferred = 2, kBatchIds = 3, kStart = 4 };
 
 constexpr size_t kFrameHeaderBytes = 8;
 // type, lsn, length of the payload.
@@ -46,7 +46,7 @@ bool HasGoodFrameAfter(absl::string_view bytes, Lsn last_lsn) {
     const uint8_t type = header.ReadU8();
     const uint64_t lsn = header.ReadU64();
     if (type < static_cast<uint8_t>(RecordType::kRun) ||
-        type > static_cast<uint8_t>(RecordType::kBatchIds) || lsn <= last_lsn.value()) {
+        type > static_cast<uint8_t>(RecordType::kStart) || lsn <= last_lsn.value()) {
       continue;
     }
     if (ReadFrame(bytes.substr(start)).has_value()) return true;
@@ -86,6 +86,13 @@ bool DecodeBatchIds(absl::string_view payload, JournalContent* content) {
   return reader.ok();
 }
 
+bool DecodeStart(absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  const absl::Time time = absl::FromUnixMicros(static_cast<int64_t>(reader.ReadU64()));
+  if (content->starts++ == 0) content->first_start = time;
+  return reader.ok();
+}
+
 absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
   for (BinaryReader reader(records); reader.left() > 0;) {
     const uint8_t type = reader.ReadU8();
@@ -107,6 +114,9 @@ absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
         break;
       case RecordType::kBatchIds:
         understood = DecodeBatchIds(payload, content);
+        break;
+      case RecordType::kStart:
+        understood = DecodeStart(payload, content);
         break;
     }
     if (!understood) {
@@ -145,6 +155,12 @@ void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records) {
   std::string payload;
   AppendU64(up_to.value(), &payload);
   AppendRecord(RecordType::kBatchIds, lsn, payload, records);
+}
+
+void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records) {
+  std::string payload;
+  AppendU64(static_cast<uint64_t>(absl::ToUnixMicros(time)), &payload);
+  AppendRecord(RecordType::kStart, lsn, payload, records);
 }
 
 std::string MakeJournalFrame(absl::string_view records) {

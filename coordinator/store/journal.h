@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/ids.h"
 #include "coordinator/store/run_store.h"
 
@@ -31,6 +32,8 @@ struct RunRecord {
 void AppendRunRecord(Lsn lsn, const RunRecord& record, std::string* records);
 void AppendDeferredRecord(Lsn lsn, const std::vector<DeferredItem>& items, std::string* records);
 void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records);
+// The run directory was opened by a process that meant to write.
+void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records);
 
 // The frame around `records`: u32 length, u32 CRC-32C, records.
 std::string MakeJournalFrame(absl::string_view records);
@@ -44,7 +47,9 @@ struct JournalContent {
     DeferredItem item;
   };
   std::vector<Deferred> deferred;
-  BatchId batch_ids;       // the highest reserved, 0 without any
+  BatchId batch_ids;  // the highest reserved, 0 without any
+  int64_t starts = 0;
+  absl::Time first_start;
   Lsn last_lsn;            // 0 when empty
   size_t valid_bytes = 0;  // what comes after is the torn end of the last write
 };

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "coordinator/store/binary.h"
@@ -216,6 +217,22 @@ absl::Status Recovery::RemoveLeftovers() {
   return useless_snapshots_.empty() ? absl::OkStatus() : run_->disk_->SyncDir(dir);
 }
 
+// The first records of this process: the run's own, if it is new, and that it started.
+absl::Status Recovery::RecordStart(const RunIdentity& identity) {
+  const auto next_lsn = [this] { return control_.last_lsn = Lsn(control_.last_lsn.value() + 1); };
+  CommitGroup group;
+  if (!control_.has_run) {
+    control_.run = {NewRunId(), identity};
+    AppendRunRecord(next_lsn(), control_.run, &group.journal);
+  }
+  const absl::Time now = absl::Now();
+  AppendStartRecord(next_lsn(), now, &group.journal);
+  report_->starts = control_.starts + 1;
+  report_->first_start = control_.starts == 0 ? now : control_.first_start;
+  Histogram ignored;
+  return run_->Commit(group, &ignored);
+}
+
 absl::Status Recovery::Finish(const RunIdentity& identity) {
   HR_RETURN_IF_ERROR(Repair(kResultsFile, results_.get(), results_tail_));
   HR_RETURN_IF_ERROR(Repair(kErrorsFile, errors_.get(), errors_tail_));
@@ -237,14 +254,7 @@ absl::Status Recovery::Finish(const RunIdentity& identity) {
   if (!job.ok() || *job != identity.job_yaml) {
     HR_RETURN_IF_ERROR(run_->disk_->WriteWhole(Path(kJobFile), identity.job_yaml));
   }
-  if (!control_.has_run) {
-    control_.run = {NewRunId(), identity};
-    control_.last_lsn = Lsn(1);
-    CommitGroup group;
-    AppendRunRecord(control_.last_lsn, control_.run, &group.journal);
-    Histogram ignored;
-    HR_RETURN_IF_ERROR(run_->Commit(group, &ignored));
-  }
+  HR_RETURN_IF_ERROR(RecordStart(identity));
   run_->run_id_ = control_.run.run_id;
   run_->recovered_end_ = {.results_bytes = run_->results_->size(),
                           .results_lines = results_tail_.lines,

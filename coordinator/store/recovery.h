@@ -41,6 +41,7 @@ class Recovery {
   absl::Status Repair(absl::string_view name, File* file, const LogTail& tail);
   absl::Status KeepTorn(const std::string& path, File* file, int64_t offset, int64_t size);
   absl::Status RemoveLeftovers();
+  absl::Status RecordStart(const RunIdentity& identity);
   absl::Status Finish(const RunIdentity& identity);
   std::string Path(absl::string_view name) const;
 

@@ -66,8 +66,10 @@ class RecoveryVisitor {
 };
 
 struct RecoveryReport {
-  bool resumed = false;  // the directory held a run already
-  int64_t results = 0;   // durable lines, after recovery
+  int64_t starts = 0;      // of the run directory, this one included
+  absl::Time first_start;  // wall time of the first of them
+  bool resumed = false;    // the directory held a run already
+  int64_t results = 0;     // durable lines, after recovery
   int64_t errors = 0;
   int64_t torn_bytes = 0;             // cut from the ends of the files and kept in *.torn
   int64_t scanned_bytes = 0;          // of the logs, read beyond the snapshot

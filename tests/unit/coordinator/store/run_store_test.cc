@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/async/epoll_reactor.h"
 #include "common/async/scope.h"
 #include "common/async/virtual_reactor.h"
@@ -122,6 +123,20 @@ TEST_F(RunStoreTest, WhatWasAppendedIsToldAfterARestartInOrder) {
   EXPECT_EQ(visitor().deferred.at(8).error_class, ErrorClass::kTimeout);
   EXPECT_EQ(visitor().deferred.at(8).attempts, 2u);
   EXPECT_EQ(visitor().batch_ids, BatchId(64));
+}
+
+TEST_F(RunStoreTest, StartsAreCountedAndTheFirstIsRemembered) {
+  const absl::Time before = absl::Now();
+  Open();
+  const absl::Time first = report().first_start;
+  EXPECT_EQ(report().starts, 1);
+  EXPECT_GE(first, before);
+  EXPECT_LE(first, absl::Now());
+  for (int64_t starts = 2; starts <= 4; ++starts) {
+    Open();
+    EXPECT_EQ(report().starts, starts);
+    EXPECT_LE(absl::AbsDuration(report().first_start - first), absl::Microseconds(1));
+  }
 }
 
 TEST_F(RunStoreTest, AfterASnapshotOnlyLaterLinesAndDeferralsAreTold) {

@@ -173,8 +173,8 @@ TEST_F(StoreFaultTest, AHoleFarFromTheEndIsDamage) {
 }
 
 TEST_F(StoreFaultTest, AJournalCutAtAnyByteKeepsItsWholeFrames) {
-  const size_t start = disk_.Content(kJournal).size();
   Open();
+  const size_t start = disk_.Content(kJournal).size();
   for (const uint64_t item : {1, 2, 3}) ASSERT_EQ(Defer(item), absl::OkStatus());
   opened_.reset();
   const std::string journal = disk_.Content(kJournal);
