@@ -61,6 +61,7 @@ ExitCode Main(int argc, char** argv) {
   app.footer(ExitCodeTable());
   AddGlobalFlags(&app, &globals);
   AddRunCommand(&app, &globals, &chosen);
+  AddSelftestCommand(&app, &chosen);
   AddSimulateCommand(&app, &chosen);
   AddValidateCommand(&app, &chosen);
   AddEstimateCommand(&app, &chosen);

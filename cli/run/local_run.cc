@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/run/local_worker.h"
+#include "cli/run/run_report.h"
 #include "cli/run/signals.h"
 #include "common/async/blocking_thread.h"
 #include "common/async/epoll_reactor.h"
@@ -136,7 +137,9 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
 
   JobRunnerOptions runner_options;
   runner_options.first_batch = recovery.next_batch;
-  LocalRunEnd result{{}, JobTotals(job), 0};
+  LocalRunEnd result;
+  RunFacts facts{info.sha256, info.rows, reactor->WallNow(), {}, 0};
+  const MonoTime begun = reactor->Now();
   absl::Status closed;
   {
     Run run(reactor.get(), job, runner_options, dataset.get(), store.get(), &state);
@@ -159,9 +162,11 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
     std::unique_ptr<ProgressView> view =
         ProgressView::Make(options.progress, StderrOutput(options.no_color));
     reactor->Run(Main(&run, store.get(), view.get(), &result.end, &closed));
-    result.totals = run.runner.totals();
+    facts.throttled = run.runner.totals().throttled;
   }
   HR_RETURN_IF_ERROR(closed);
+  facts.elapsed = reactor->Now() - begun;
+  HR_ASSIGN_OR_RETURN(result.summary, WriteRunFiles(job, result.end, facts));
   return result;
 }
 

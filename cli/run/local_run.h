@@ -8,6 +8,7 @@
 #include "cli/progress/view.h"
 #include "coordinator/job/job.h"
 #include "coordinator/run/job_runner.h"
+#include "coordinator/store/summary.h"
 
 namespace headrace {
 
@@ -15,13 +16,11 @@ struct LocalRunOptions {
   JobConfig job;  // finished
   ProgressMode progress = ProgressMode::kAuto;
   bool no_color = false;
-  bool quiet = false;  // say nothing on standard output
 };
 
 struct LocalRunEnd {
   JobEnd end;
-  JobTotals totals;
-  int64_t peak_in_flight = 0;
+  RunSummary summary;
 };
 
 // Runs the job to its end, resuming what its output directory holds, and writes results.csv and

@@ -1,0 +1,129 @@
+#include "cli/run/run_report.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/version.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "coordinator/store/disk.h"
+#include "coordinator/store/results_csv.h"
+
+namespace headrace {
+namespace {
+
+RunState StateOf(const JobEnd& end) {
+  if (end.state == "complete") return RunState::kComplete;
+  if (end.state == "interrupted") return RunState::kInterrupted;
+  return RunState::kStopped;
+}
+
+// Earlier parts of the run, as its summary tells them; a killed process wrote none.
+void AddEarlierParts(Disk* disk, const std::string& dir, RunSummary* summary) {
+  const absl::StatusOr<std::string> text = disk->ReadWhole(absl::StrCat(dir, "/", kSummaryFile));
+  if (!text.ok()) return;
+  simdjson::dom::parser parser;
+  simdjson::dom::element earlier;
+  if (parser.parse(*text).get(earlier) != simdjson::SUCCESS) {
+    HR_LOG(kWarning) << dir << "/" << kSummaryFile << " is no JSON and is written anew";
+    return;
+  }
+  double active = 0;
+  int64_t starts = 0;
+  int64_t throttled = 0;
+  std::string_view started;
+  if (earlier["active_seconds"].get(active) == simdjson::SUCCESS) {
+    summary->active += absl::Seconds(active);
+  }
+  if (earlier["starts"].get(starts) == simdjson::SUCCESS) summary->starts += starts;
+  if (earlier["throttled_answers"].get(throttled) == simdjson::SUCCESS) {
+    summary->throttled += throttled;
+  }
+  absl::Time first;
+  std::string error;
+  if (earlier["started"].get(started) == simdjson::SUCCESS &&
+      absl::ParseTime(absl::RFC3339_full, std::string(started), &first, &error)) {
+    summary->started = std::min(summary->started, first);
+  }
+}
+
+Tally Sum(const RunSummary& summary) {
+  Tally sum;
+  for (const RunSummary::Model& model : summary.models) {
+    sum.Merge(model.tally);
+    sum.items += model.tally.items;
+  }
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end,
+                                         const RunFacts& facts) {
+  Disk* disk = Disk::Real();
+  RunSummary summary;
+  summary.job = job.name;
+  summary.state = StateOf(end);
+  summary.reason = end.reason;
+  summary.exit_code = end.exit_code;
+  summary.version = Version();
+  summary.dataset_path = job.dataset.path;
+  summary.dataset_sha256 = facts.dataset_sha256;
+  summary.rows = facts.rows;
+  summary.started = facts.started;
+  summary.ended = facts.started + facts.elapsed;
+  summary.active = facts.elapsed;
+  summary.passes = job.passes;
+  summary.throttled = facts.throttled;
+  AddEarlierParts(disk, job.output_dir, &summary);
+  std::vector<TokenPrices> prices;
+  for (const ModelJob& model : job.models) {
+    prices.push_back({model.price_input_usd, model.price_output_usd, model.price_cached_usd});
+    RunSummary::Model entry;
+    entry.name = model.label;
+    entry.tally.items = facts.rows;
+    summary.models.push_back(std::move(entry));
+  }
+  HR_RETURN_IF_ERROR(TallyFromLogs(disk, job.output_dir, prices, &summary.models));
+  for (RunSummary::Model& model : summary.models) model.tally.items = facts.rows;
+  HR_RETURN_IF_ERROR(WriteSummary(disk, job.output_dir, summary));
+  if (job.csv) {
+    CsvOptions options;
+    options.guard_formulas = job.csv_safe;
+    const absl::StatusOr<RunCheck> check = WriteResultsCsv(disk, job.output_dir, options);
+    if (!check.ok()) return Annotate(check.status(), "results.csv");
+  }
+  return summary;
+}
+
+std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {
+  const Tally sum = Sum(summary);
+  std::string out = absl::StrCat(RunStateName(summary.state), ": ", sum.ok, " of ", sum.items,
+                                 " ok, ", sum.failed, " failed, ", sum.missing(), " open, in ",
+                                 headrace::FormatDuration(summary.active));
+  if (summary.active > absl::ZeroDuration()) {
+    absl::StrAppend(&out, " (",
+                    FormatCount(static_cast<double>(sum.ok + sum.failed) /
+                                absl::ToDoubleMinutes(summary.active)),
+                    " items/min)");
+  }
+  out.push_back('\n');
+  if (!summary.reason.empty()) absl::StrAppend(&out, "reason: ", summary.reason, "\n");
+  for (const auto& [error_class, count] : sum.failed_by_class) {
+    absl::StrAppend(&out, "  ", ErrorClassName(error_class), ": ", count, " (",
+                    GetErrorClassInfo(error_class).meaning, ")\n");
+  }
+  absl::StrAppend(&out, "results: ", job.output_dir, "/results.jsonl",
+                  sum.failed > 0 ? ", errors.jsonl" : "", job.csv ? ", results.csv" : "",
+                  ", summary.json\n");
+  if (sum.missing() > 0) absl::StrAppend(&out, "the same command resumes where this one ended\n");
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,35 @@
+// What a run leaves behind when it ends: results.csv, summary.json, and a few lines for the person.
+#ifndef HEADRACE_CLI_RUN_RUN_REPORT_H_
+#define HEADRACE_CLI_RUN_RUN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/job/job.h"
+#include "coordinator/run/job_runner.h"
+#include "coordinator/store/summary.h"
+
+namespace headrace {
+
+struct RunFacts {
+  std::string dataset_sha256;
+  int64_t rows = 0;
+  absl::Time started;  // of this process's part
+  absl::Duration elapsed;
+  int64_t throttled = 0;
+};
+
+// Writes summary.json, and results.csv when the job asks for it, from the logs of the run
+// directory. Adds to what an earlier summary.json says about earlier parts of the run. Blocking.
+absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end,
+                                         const RunFacts& facts);
+
+// The last lines of `headrace run`.
+std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary);
+
+}  // namespace headrace
+
+#endif  // HEADRACE_CLI_RUN_RUN_REPORT_H_
