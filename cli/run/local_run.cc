@@ -74,13 +74,32 @@ Task<void> ShowProgress(Run* run, ProgressView* view) {
   view->Show(run->meter.Sample(run->reactor->Now(), /*finished=*/true));
 }
 
-Task<void> Main(Run* run, RunStore* store, ProgressView* view, JobEnd* end, absl::Status* closed) {
+struct Ending {
+  JobEnd end;
+  absl::Status closed;
+};
+
+// The reactor runs until gRPC has ended too: its last callbacks are answered here.
+Task<void> Main(Run* run, RunStore* store, LocalWorker* worker, SessionServer* server,
+                ProgressView* view, Ending* ending) {
   TaskScope ticker(run->reactor, StopToken());
   ticker.Spawn(ShowProgress(run, view));
-  *end = co_await run->runner.Run();
+  ending->end = co_await run->runner.Run();
   run->ticker_stop.RequestStop(StopCode::kOwnerDone);
   co_await ticker.Join();
-  *closed = co_await store->Close();
+  auto stop_worker = [worker] {
+    worker->Stop();
+    return true;
+  };
+  co_await run->dataset_thread.Run(stop_worker);
+  co_await run->runner.CloseSessions();
+  auto stop_server = [server] {
+    server->Stop();
+    return true;
+  };
+  co_await run->dataset_thread.Run(stop_server);
+  co_await run->runner.Shutdown();
+  ending->closed = co_await store->Close();
 }
 
 int64_t MaxInFlight(const JobConfig& job) {
@@ -140,7 +159,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   LocalRunEnd result;
   RunFacts facts{info.sha256, info.rows, reactor->WallNow(), {}, 0};
   const MonoTime begun = reactor->Now();
-  absl::Status closed;
+  Ending ending;
   {
     Run run(reactor.get(), job, runner_options, dataset.get(), store.get(), &state);
     HR_ASSIGN_OR_RETURN(std::unique_ptr<SessionServer> server,
@@ -154,17 +173,21 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
     worker_options.id = "local";
     worker_options.max_in_flight = job.max_in_flight;
     worker_options.seed = RandomSeed();
-    LocalWorker worker(server->InProcessChannel(), worker_options, [&run](absl::Status status) {
-      if (status.ok()) return;
-      run.reactor->Post(
-          [&run, status] { run.runner.Stop("error", kExitError, std::string(status.message())); });
-    });
+    HR_ASSIGN_OR_RETURN(
+        std::unique_ptr<LocalWorker> worker,
+        LocalWorker::Start(server->InProcessChannel(), worker_options, [&run](absl::Status status) {
+          if (status.ok()) return;
+          run.reactor->Post([&run, status] {
+            run.runner.Stop("error", kExitError, std::string(status.message()));
+          });
+        }));
     std::unique_ptr<ProgressView> view =
         ProgressView::Make(options.progress, StderrOutput(options.no_color));
-    reactor->Run(Main(&run, store.get(), view.get(), &result.end, &closed));
+    reactor->Run(Main(&run, store.get(), worker.get(), server.get(), view.get(), &ending));
     facts.throttled = run.runner.totals().throttled;
   }
-  HR_RETURN_IF_ERROR(closed);
+  HR_RETURN_IF_ERROR(ending.closed);
+  result.end = std::move(ending.end);
   facts.elapsed = reactor->Now() - begun;
   HR_ASSIGN_OR_RETURN(result.summary, WriteRunFiles(job, result.end, facts));
   return result;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/async/epoll_reactor.h"
+#include "common/base/status.h"
 #include "common/rpc/grpc_stream.h"
 #include "headrace/v1/session.grpc.pb.h"
 #include "worker/session/real_environment.h"
@@ -12,41 +12,51 @@ namespace {
 
 using ClientStream = rpc::GrpcClientStream<v1::WorkerMessage, v1::CoordinatorMessage>;
 
-Task<void> Serve(Worker* worker, ClientStream* stream, absl::Status* status) {
-  *status = co_await worker->Serve(stream, StopToken());
+Task<void> Serve(Worker* worker, ClientStream* stream, StopToken drain, absl::Status* status) {
+  *status = co_await worker->Serve(stream, drain);
   co_await stream->Close(absl::OkStatus());
   co_await worker->Shutdown();
 }
 
 }  // namespace
 
-LocalWorker::LocalWorker(std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Start(
+    std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+    absl::AnyInvocable<void(absl::Status)> on_end) {
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());
+  return std::unique_ptr<LocalWorker>(new LocalWorker(std::move(reactor), std::move(channel),
+                                                      std::move(options), std::move(on_end)));
+}
+
+LocalWorker::LocalWorker(std::unique_ptr<EpollReactor> reactor,
+                         std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
                          absl::AnyInvocable<void(absl::Status)> on_end)
-    : on_end_(std::move(on_end)),
+    : reactor_(std::move(reactor)),
+      on_end_(std::move(on_end)),
       thread_([this, channel = std::move(channel), options = std::move(options)]() mutable {
         Main(std::move(channel), std::move(options));
       }) {}
 
-LocalWorker::~LocalWorker() { thread_.join(); }
+LocalWorker::~LocalWorker() { Stop(); }
+
+void LocalWorker::Stop() {
+  reactor_->Post([this] { stop_.RequestStop({StopCode::kShutdown, "the run ends"}); });
+  if (thread_.joinable()) thread_.join();
+}
 
 void LocalWorker::Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options) {
-  absl::StatusOr<std::unique_ptr<EpollReactor>> reactor = EpollReactor::Make();
-  if (!reactor.ok()) {
-    on_end_(reactor.status());
-    return;
-  }
   absl::Status status;
   {
-    RealEnvironment environment(reactor->get());
-    Worker worker(reactor->get(), std::move(options), &environment);
+    RealEnvironment environment(reactor_.get());
+    Worker worker(reactor_.get(), std::move(options), &environment);
     std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
-    ClientStream stream(reactor->get(),
+    ClientStream stream(reactor_.get(),
                         [&stub](grpc::ClientContext* context, ClientStream::Base* base) {
                           stub->async()->Session(context, base);
                         });
-    (*reactor)->Run(Serve(&worker, &stream, &status));
+    reactor_->Run(Serve(&worker, &stream, stop_.token(), &status));
   }
-  on_end_(std::move(status));
+  if (!stop_.stopped()) on_end_(std::move(status));
 }
 
 }  // namespace headrace

@@ -9,6 +9,9 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/async/epoll_reactor.h"
+#include "common/async/stop.h"
 #include "worker/session/worker.h"
 
 namespace headrace {
@@ -16,14 +19,24 @@ namespace headrace {
 class LocalWorker {
  public:
   // Serves one session over `channel`. `on_end` is called on the worker's thread with how it ended.
-  LocalWorker(std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
-              absl::AnyInvocable<void(absl::Status)> on_end);
-  // Waits for the worker to end.
+  // ResourceExhausted when the process is out of file descriptors.
+  static absl::StatusOr<std::unique_ptr<LocalWorker>> Start(
+      std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+      absl::AnyInvocable<void(absl::Status)> on_end);
+  // Stops and waits.
   ~LocalWorker();
 
+  // Drains the worker, also one whose session was never answered, and waits for its end. Blocking;
+  // not from its own thread. Idempotent.
+  void Stop();
+
  private:
+  LocalWorker(std::unique_ptr<EpollReactor> reactor, std::shared_ptr<grpc::Channel> channel,
+              WorkerOptions options, absl::AnyInvocable<void(absl::Status)> on_end);
   void Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options);
 
+  const std::unique_ptr<EpollReactor> reactor_;
+  StopSource stop_;  // of the worker's thread
   absl::AnyInvocable<void(absl::Status)> on_end_;
   std::thread thread_;
 };

@@ -55,10 +55,7 @@ void AddEarlierParts(Disk* disk, const std::string& dir, RunSummary* summary) {
 
 Tally Sum(const RunSummary& summary) {
   Tally sum;
-  for (const RunSummary::Model& model : summary.models) {
-    sum.Merge(model.tally);
-    sum.items += model.tally.items;
-  }
+  for (const RunSummary::Model& model : summary.models) sum.Merge(model.tally);
   return sum;
 }
 

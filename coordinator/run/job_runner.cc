@@ -88,8 +88,6 @@ Task<JobEnd> JobRunner::Run() {
     Sleep step(reactor_, absl::Milliseconds(2), StopToken());
     co_await step;
   }
-  close_sessions_.RequestStop({StopCode::kShutdown, "the coordinator ends"});
-  co_await streams_.Join();
   // A stop that came when the last items were under way has stopped nothing.
   const bool all_written = state_->done() && !write_failed_;
   if (stop_.has_value() && !all_written) co_return *stop_;
@@ -99,6 +97,16 @@ Task<JobEnd> JobRunner::Run() {
     end.reason = absl::StrCat(state_->failed(), " of ", state_->total(), " items failed");
   }
   co_return end;
+}
+
+Task<void> JobRunner::CloseSessions() {
+  close_sessions_.RequestStop({StopCode::kShutdown, "the coordinator ends"});
+  co_await streams_.WaitIdle();
+}
+
+Task<void> JobRunner::Shutdown() {
+  co_await CloseSessions();
+  co_await streams_.Join();
 }
 
 bool JobRunner::TooManyFailed(int64_t failed) const {

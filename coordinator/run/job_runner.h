@@ -73,8 +73,12 @@ class JobRunner final : private SessionHost {
   // A worker has opened a stream. Reactor thread.
   void AddStream(std::unique_ptr<CoordinatorStream> stream);
 
-  // Runs the job to its end, tells the workers, closes their sessions.
+  // Runs the job to its end, tells the workers, and gives them a moment to leave.
   Task<JobEnd> Run();
+  // After Run(): ends the sessions that are left. Streams that are added later are closed at once.
+  Task<void> CloseSessions();
+  // The last call: no stream may be added any more.
+  Task<void> Shutdown();
 
   // Ends the run early: nothing new starts, calls under way end. The first reason is kept.
   void Stop(std::string state, int exit_code, std::string reason);

@@ -47,11 +47,12 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::StartInProcess(Rea
   return server;
 }
 
-SessionServer::~SessionServer() {
-  if (server_ != nullptr) {
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
-    server_->Wait();
-  }
+SessionServer::~SessionServer() { Stop(); }
+
+void SessionServer::Stop() {
+  if (server_ == nullptr || std::exchange(stopped_, true)) return;
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  server_->Wait();
 }
 
 std::shared_ptr<grpc::Channel> SessionServer::InProcessChannel() {

@@ -26,8 +26,12 @@ class SessionServer {
   // Serves in process only. `reactor` outlives the server.
   static absl::StatusOr<std::unique_ptr<SessionServer>> StartInProcess(Reactor* reactor,
                                                                        OnStream on_stream);
-  // All streams must have been closed; waits for gRPC's own threads.
   ~SessionServer();
+
+  // Ends the server and waits for gRPC's own threads, 5 s for calls under way and then cancels
+  // them. Blocking, and not on the reactor's thread: the reactor must run meanwhile, because
+  // streams that gRPC has begun are closed there. Idempotent.
+  void Stop();
 
   std::shared_ptr<grpc::Channel> InProcessChannel();
 
@@ -37,6 +41,7 @@ class SessionServer {
 
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
+  bool stopped_ = false;
 };
 
 }  // namespace headrace

@@ -278,6 +278,7 @@ class JobSimulation : public testing::Test {
       scope.Spawn(StopLater(reactor, runner, stop_at, scope.token()));
     }
     *end = co_await runner->Run();
+    co_await runner->Shutdown();
     scope.RequestStop({StopCode::kOwnerDone, ""});
     co_await scope.Join();
     absl::Status closed = co_await store->Close();

@@ -140,9 +140,19 @@ Task<absl::Status> Worker::Handshake(Session* session) {
 
 Task<void> Worker::ReadLoop(Session* session) {
   while (!session->ending) {
-    std::optional<v1::CoordinatorMessage> message = co_await session->stream->Read(StopToken());
-    if (!message.has_value()) co_return;
-    OnMessage(session, *std::move(message));
+    const bool draining = session->drain_token.stopped();
+    if (draining && batches_.empty() && outbox_.empty()) {
+      session->ending = true;
+      co_return;
+    }
+    // While results are left to acknowledge, the end of the drain comes with a message.
+    std::optional<v1::CoordinatorMessage> message =
+        co_await session->stream->Read(draining ? StopToken() : session->drain_token);
+    if (message.has_value()) {
+      OnMessage(session, *std::move(message));
+    } else if (draining || !session->drain_token.stopped()) {
+      co_return;  // the stream is over
+    }
   }
 }
 
