@@ -157,7 +157,12 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   JobRunnerOptions runner_options;
   runner_options.first_batch = recovery.next_batch;
   LocalRunEnd result;
-  RunFacts facts{info.sha256, info.rows, reactor->WallNow(), {}, 0};
+  RunFacts facts;
+  facts.dataset_sha256 = info.sha256;
+  facts.rows = info.rows;
+  facts.started = reactor->WallNow();
+  facts.first_start = report.first_start;
+  facts.starts = report.starts;
   const MonoTime begun = reactor->Now();
   Ending ending;
   {

@@ -2,7 +2,6 @@
 
 #include <simdjson.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -35,21 +34,12 @@ void AddEarlierParts(Disk* disk, const std::string& dir, RunSummary* summary) {
     return;
   }
   double active = 0;
-  int64_t starts = 0;
   int64_t throttled = 0;
-  std::string_view started;
   if (earlier["active_seconds"].get(active) == simdjson::SUCCESS) {
     summary->active += absl::Seconds(active);
   }
-  if (earlier["starts"].get(starts) == simdjson::SUCCESS) summary->starts += starts;
   if (earlier["throttled_answers"].get(throttled) == simdjson::SUCCESS) {
     summary->throttled += throttled;
-  }
-  absl::Time first;
-  std::string error;
-  if (earlier["started"].get(started) == simdjson::SUCCESS &&
-      absl::ParseTime(absl::RFC3339_full, std::string(started), &first, &error)) {
-    summary->started = std::min(summary->started, first);
   }
 }
 
@@ -73,7 +63,8 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.dataset_path = job.dataset.path;
   summary.dataset_sha256 = facts.dataset_sha256;
   summary.rows = facts.rows;
-  summary.started = facts.started;
+  summary.started = facts.first_start;
+  summary.starts = facts.starts;
   summary.ended = facts.started + facts.elapsed;
   summary.active = facts.elapsed;
   summary.passes = job.passes;

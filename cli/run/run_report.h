@@ -17,7 +17,9 @@ namespace headrace {
 struct RunFacts {
   std::string dataset_sha256;
   int64_t rows = 0;
-  absl::Time started;  // of this process's part
+  absl::Time started;      // of this process's part
+  absl::Time first_start;  // of the run directory
+  int64_t starts = 1;      // of the run directory, this one included
   absl::Duration elapsed;
   int64_t throttled = 0;
 };
