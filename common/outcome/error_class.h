@@ -16,34 +16,34 @@ namespace headrace {
 enum class ErrorClass : uint8_t {
   kNone = 0,
   // The provider says "later".
-  kRateLimited = 1,   // 429 of a rate dimension
-  kRamp = 2,          // growing too fast: slow_down, burst rate, acceleration limit
-  kOverloaded = 3,    // the provider as a whole: 503, 529
+  kRateLimited = 1,  // 429 of a rate dimension
+  kRamp = 2,         // growing too fast: slow_down, burst rate, acceleration limit
+  kOverloaded = 3,   // the provider as a whole: 503, 529
   // The network.
-  kConnect = 4,       // no connection: surely not sent
+  kConnect = 4,         // no connection: surely not sent
   kConnectionLost = 5,  // sent, answer lost: perhaps processed and billed
-  kTimeout = 6,       // connect, first byte, silence or total timer of one attempt
+  kTimeout = 6,         // connect, first byte, silence or total timer of one attempt
   // The answer.
-  kServerError = 7,   // other 5xx, 408, 409, 425
-  kIncomplete = 8,    // the stream or the body ended before its end marker
+  kServerError = 7,      // other 5xx, 408, 409, 425
+  kIncomplete = 8,       // the stream or the body ended before its end marker
   kInvalidResponse = 9,  // no JSON, no choices, NaN, bad UTF-8, too large
-  kEmptyAnswer = 10,  // finished with nothing in it
+  kEmptyAnswer = 10,     // finished with nothing in it
   // This request, whenever it is sent.
-  kBadRequest = 11,   // 400, 413, 422 about this item
-  kNeverFits = 12,    // larger than a limit of the provider or of the pool; context length
+  kBadRequest = 11,  // 400, 413, 422 about this item
+  kNeverFits = 12,   // larger than a limit of the provider or of the pool; context length
   kContentFilter = 13,
   kRefusal = 14,
-  kConfig = 15,       // the same for every item: unknown model, unsupported parameter
+  kConfig = 15,  // the same for every item: unknown model, unsupported parameter
   // This account.
-  kAuth = 16,         // bad key, no permission
-  kNoMoney = 17,      // credit, spend limit, daily quota
+  kAuth = 16,     // bad key, no permission
+  kNoMoney = 17,  // credit, spend limit, daily quota
   // headrace itself.
-  kBadRow = 18,       // the row cannot be turned into a request
-  kDeadline = 19,     // the item's own total time is over
-  kBatchDeadline = 20,  // the batch's deadline cut a call in flight
-  kPoison = 21,       // it killed its workers
-  kCancelled = 22,    // stopped by policy or by a person while under way
-  kInternal = 23,     // a bug of ours
+  kBadRow = 18,           // the row cannot be turned into a request
+  kDeadline = 19,         // the item's own total time is over
+  kBatchDeadline = 20,    // the batch's deadline cut a call in flight
+  kPoison = 21,           // it killed its workers
+  kCancelled = 22,        // stopped by policy or by a person while under way
+  kInternal = 23,         // a bug of ours
   kTruncatedOutput = 24,  // finish_reason length where the caller asked for a whole value
 };
 
@@ -66,7 +66,7 @@ struct ErrorClassInfo {
   ErrorClass error_class;
   absl::string_view name;  // in errors.jsonl, results.csv, metrics: stable
   AttemptRule attempt;
-  bool next_pass;          // a compensation pass may succeed
+  bool next_pass;  // a compensation pass may succeed
   StopRule stop;
   absl::string_view meaning;  // one line for people
 };

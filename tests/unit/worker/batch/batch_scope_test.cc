@@ -1,5 +1,6 @@
-// The rules of a batch scope, and the exhaustive sweep: a small batch is cancelled at every suspension
-// point, under every failure policy and every way to end it, and the invariants must hold each time.
+// The rules of a batch scope, and the exhaustive sweep: a small batch is cancelled at every
+// suspension point, under every failure policy and every way to end it, and the invariants must
+// hold each time.
 #include "worker/batch/batch_scope.h"
 
 #include <gmock/gmock.h>
@@ -19,8 +20,8 @@ namespace {
 
 using Kind = ItemOutcome::Kind;
 
-// A runner whose items wait for a line of two places, "call" for a while, and retry once: every kind
-// of suspension that the real loop has.
+// A runner whose items wait for a line of two places, "call" for a while, and retry once: every
+// kind of suspension that the real loop has.
 class FakeRunner : public ItemRunner {
  public:
   explicit FakeRunner(VirtualReactor* reactor) : reactor_(reactor), line_(reactor, 2) {}
@@ -38,13 +39,13 @@ class FakeRunner : public ItemRunner {
     co_return outcome;
   }
 
-  std::vector<size_t> failing;      // items that fail, after one retry
-  std::optional<size_t> hanging;    // its call ends only by a stop
+  std::vector<size_t> failing;    // items that fail, after one retry
+  std::optional<size_t> hanging;  // its call ends only by a stop
   std::optional<size_t> throwing;
   int live = 0;
   int attempts = 0;
   int attempts_after_cancel = 0;
-  bool cancelled = false;           // set by the test when it cancels
+  bool cancelled = false;  // set by the test when it cancels
 
  private:
   Task<ItemOutcome> RunGuarded(size_t index, StopToken start, StopToken call) {
