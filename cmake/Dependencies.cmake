@@ -6,6 +6,7 @@ find_package(absl REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(simdjson REQUIRED)
+find_package(mimalloc REQUIRED)
 find_package(ZLIB REQUIRED)
 
 pkg_check_modules(PROTOBUF REQUIRED IMPORTED_TARGET protobuf)
