@@ -150,7 +150,7 @@ void AddTraffic(const ProgressSnapshot& s, Frame* frame) {
   frame->Add(absl::StrCat("  in flight ", WithCommas(s.in_flight), gates, "  waiting at the gate ",
                           WithCommas(s.gate_waiting), "  workers ", WithCommas(s.workers)));
   frame->Add(absl::StrCat("  ", Quantiles("queue", s.queue_p50, s.queue_p95), "  ",
-                          Quantiles("network", s.network_p50, s.network_p95), "  429 ",
+                          Quantiles("network", s.network_p50, s.network_p95), "  throttled ",
                           WithCommas(s.throttled), "  retries ", WithCommas(s.retries)));
   if (s.cost_usd.has_value()) frame->Add(absl::StrCat("  cost ", CostText(s)));
   if (!s.failures.empty()) frame->Add(absl::StrCat("  failures: ", FailureText(s)), Style::kWarn);
@@ -212,7 +212,8 @@ std::string RenderPlainLine(const ProgressSnapshot& s) {
     absl::StrAppend(&out, ", ", pool.name, " tokens ",
                     OfLimit(pool.tokens_per_minute, pool.tokens_limit));
   }
-  absl::StrAppend(&out, ", in flight ", WithCommas(s.in_flight), ", 429 ", WithCommas(s.throttled));
+  absl::StrAppend(&out, ", in flight ", WithCommas(s.in_flight), ", throttled ",
+                  WithCommas(s.throttled));
   if (s.cost_usd.has_value()) absl::StrAppend(&out, ", cost ", CostText(s));
   if (s.finished) {
     absl::StrAppend(&out, ", finished");

@@ -26,7 +26,7 @@ gsm8k  pass 1 of 2  11m25s
   ok 61,700  failed 40  deferred 60  5.41k items/min
   pool main  tokens 4.81M of 5M/min (96%)  requests 5.42k of 10k/min (54%)
   in flight 2,480 of 2,500  waiting at the gate 12  workers 1
-  queue p50 12ms p95 80ms  network p50 24.1s p95 40s  429 9  retries 131
+  queue p50 12ms p95 80ms  network p50 24.1s p95 40s  throttled 9  retries 131
   cost $12.40 of $50.00
   failures: timeout 58, content_filter 42
   gpt-4o-mini  [####........] 20,600 of 50,000  failed 12
@@ -45,7 +45,7 @@ empty  pass 1 of 1  0s
 [........................] 0.0%  0 of 0
   ok 0  failed 0  deferred 0  0 items/min
   in flight 0  waiting at the gate 0  workers 0
-  queue p50 - p95 -  network p50 - p95 -  429 0  retries 0
+  queue p50 - p95 -  network p50 - p95 -  throttled 0  retries 0
   waiting for a worker
 )");
 }
@@ -63,7 +63,7 @@ gsm8k  pass 1 of 2  11m25s  finished
   ok 61,700  failed 40  deferred 60  5.41k items/min
   pool main  tokens 4.81M of 5M/min (96%)  requests 5.42k of 10k/min (54%)
   in flight 2,480 of 2,500  waiting at the gate 12  workers 1
-  queue p50 12ms p95 80ms  network p50 24.1s p95 40s  429 9  retries 131
+  queue p50 12ms p95 80ms  network p50 24.1s p95 40s  throttled 9  retries 131
 )");
 }
 
@@ -126,7 +126,7 @@ TEST(RenderPlainLine, SaysTheSameOnOneLine) {
   EXPECT_EQ(RenderPlainLine(SampleSnapshot()),
             "[11m25s] gsm8k pass 1 of 2: 61,740 of 150,000 (41.2%), ok 61,700, failed 40, "
             "deferred 60, 5.41k items/min, main tokens 4.81M of 5M/min (96%), in flight 2,480, "
-            "429 9, cost $12.40 of $50.00, eta 16m18s, limited by tokens/min of pool main");
+            "throttled 9, cost $12.40 of $50.00, eta 16m18s, limited by tokens/min of pool main");
 }
 
 TEST(RenderPlainLine, IsOneLineWhateverAJobIsCalled) {
@@ -135,7 +135,7 @@ TEST(RenderPlainLine, IsOneLineWhateverAJobIsCalled) {
   snapshot.finished = true;
   EXPECT_EQ(RenderPlainLine(snapshot),
             "[0s] two?lines?[2J pass 1 of 1: 0 of 0 (0.0%), ok 0, failed 0, 0 items/min, "
-            "in flight 0, 429 0, finished");
+            "in flight 0, throttled 0, finished");
 }
 
 }  // namespace
