@@ -3,11 +3,29 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/run/local_run.h"
 #include "cli/run/run_report.h"
+#include "coordinator/job/validate.h"
 
 namespace headrace {
+namespace {
+
+// A key that cannot be used is found before the run directory is made.
+absl::Status CheckKeys(const JobConfig& job) {
+  for (const ModelJob& model : job.models) {
+    const KeyCheck key = CheckKey(model.api_key, ValidateOptions());
+    if (key.status.ok()) continue;
+    return absl::UnauthenticatedError(
+        absl::StrCat("model ", model.label, ": api_key: ", key.status.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 ExitCode RunJob(const RunRequest& request) {
   if (!request.redis.empty()) {
     return Fail("run", absl::InvalidArgumentError(
@@ -16,6 +34,8 @@ ExitCode RunJob(const RunRequest& request) {
   if (!request.admin.empty()) {
     return Fail("run", absl::InvalidArgumentError("--admin: this build has no admin server"));
   }
+  const absl::Status keys = CheckKeys(request.job);
+  if (!keys.ok()) return Fail("run", keys);
   LocalRunOptions options;
   options.job = request.job;
   options.progress = request.progress;

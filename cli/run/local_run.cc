@@ -129,10 +129,14 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   JobConfig job = options.job;
   job.max_in_flight = MaxInFlight(job);
   Disk* disk = Disk::Real();
-  HR_RETURN_IF_ERROR(disk->MakeDirs(job.output_dir));
-
   HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(job.dataset));
-  HR_ASSIGN_OR_RETURN(DatasetInfo info, dataset->Scan(job.output_dir));
+  HR_RETURN_IF_ERROR(disk->MakeDirs(job.output_dir));
+  const absl::StatusOr<DatasetInfo> scanned = dataset->Scan(job.output_dir);
+  if (!scanned.ok()) {
+    rmdir(job.output_dir.c_str());  // only if it is empty
+    return scanned.status();
+  }
+  const DatasetInfo& info = *scanned;
   for (const std::string& problem : info.problems) HR_LOG(kWarning) << problem;
 
   HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());

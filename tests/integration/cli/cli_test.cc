@@ -114,6 +114,26 @@ TEST(Cli, ADryRunFindsAMissingKeyAndSendsNothing) {
   EXPECT_THAT(output, HasSubstr("HEADRACE_TEST_NO_SUCH_KEY"));
 }
 
+TEST(Cli, ARunThatCannotBeginLeavesNoDirectory) {
+  const std::string data = ::testing::TempDir() + "/cli_cannot_begin.jsonl";
+  const std::string out = ::testing::TempDir() + "/cli_cannot_begin_run";
+  std::ofstream(data) << "{\"q\":\"one\"}\n";
+  const std::vector<std::pair<std::vector<std::string>, int>> cases = {
+      {{data, "--prompt", "{{q}}", "--api-key-env", "HEADRACE_TEST_NO_SUCH_KEY"}, 4},
+      {{data, "--prompt", "{{typo}}"}, 2},
+      {{data + ".missing", "--prompt", "{{q}}"}, 2},
+  };
+  for (const auto& [flags, expected] : cases) {
+    std::vector<std::string> arguments = {
+        "run", "--model", "m", "--endpoint", "http://127.0.0.1:1/v1", "--out", out};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const auto [code, output] = RunHeadrace(arguments);
+    EXPECT_EQ(code, expected) << output;
+    EXPECT_NE(access(out.c_str(), F_OK), 0) << output;
+  }
+  std::remove(data.c_str());
+}
+
 TEST(Cli, HelpShowsTheExitCodes) {
   const auto [code, output] = RunHeadrace({"--help"});
   EXPECT_EQ(code, 0);
