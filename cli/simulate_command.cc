@@ -78,6 +78,10 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
   command->add_option("--tls-port", options->tls_port, "HTTP/2 and HTTP/1.1 over TLS, likewise");
   command->add_option("--cert", options->cert_file, "Certificate, as PEM")->type_name("FILE");
   command->add_option("--key", options->key_file, "Its key, as PEM")->type_name("FILE");
+  command
+      ->add_option("--ca-out", options->ca_out_file,
+                   "Where to write the CA of a certificate made at the start, for --ca-file")
+      ->type_name("FILE");
   AddCount(command, "--tpm", &options->tpm, "Quota: tokens per minute and account; 0: none");
   AddCount(command, "--rpm", &options->rpm, "Quota: requests per minute and account; 0: none");
   AddDuration(command, "--latency", &options->latency, "Time to the head of a response (median)");
