@@ -15,9 +15,9 @@ namespace headrace {
 
 struct PoolProgress {
   std::string name;
-  double tokens_per_minute = 0;    // used over the last minute
+  double tokens_per_minute = 0;    // used over the last minute, or since the start
   int64_t tokens_limit = 0;        // of a minute; 0: not limited
-  double requests_per_minute = 0;  // started over the last minute
+  double requests_per_minute = 0;  // started, likewise
   int64_t requests_limit = 0;      // of a minute; 0: not limited
 };
 

@@ -12,6 +12,8 @@ namespace headrace {
 namespace {
 
 constexpr absl::Duration kRateWindow = absl::Minutes(1);
+// A rate of a shorter time than this would be noise. Chosen, not measured.
+constexpr absl::Duration kShortestRate = absl::Seconds(10);
 
 std::optional<absl::Duration> Quantile(const Histogram& micros, double q) {
   if (micros.count() == 0) return std::nullopt;
@@ -27,6 +29,9 @@ struct PoolSum {
 
 void AddPools(const JobRunner& runner, const std::map<std::string, PoolSum>& sums,
               ProgressSnapshot* out) {
+  // In the first minute of a process, what was counted is of a shorter time.
+  const double minutes =
+      absl::ToDoubleMinutes(std::clamp(out->elapsed, kShortestRate, kRateWindow));
   for (const PoolJob& pool : runner.job().pools) {
     PoolProgress progress;
     progress.name = pool.name;
@@ -34,8 +39,8 @@ void AddPools(const JobRunner& runner, const std::map<std::string, PoolSum>& sum
     progress.requests_limit = pool.requests_per_minute;
     auto it = sums.find(pool.name);
     if (it != sums.end()) {
-      progress.tokens_per_minute = static_cast<double>(it->second.tokens);
-      progress.requests_per_minute = static_cast<double>(it->second.requests);
+      progress.tokens_per_minute = static_cast<double>(it->second.tokens) / minutes;
+      progress.requests_per_minute = static_cast<double>(it->second.requests) / minutes;
       if (!it->second.limited_by.empty() && out->limited_by.empty()) {
         out->limited_by = absl::StrCat(it->second.limited_by, " of pool ", pool.name);
       }
@@ -120,6 +125,12 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
   }
   out.max_in_flight = runner.job().max_in_flight;
   AddPools(runner, pools, &out);
+  // Without a worker nobody tells: the last numbers stay, also in the last line of a run.
+  if (out.workers > 0 || pools_.empty()) {
+    pools_ = out.pools;
+  } else {
+    out.pools = pools_;
+  }
   if (out.limited_by.empty() && out.gate_waiting > 0) out.limited_by = "max_in_flight";
   if (!finished && out.workers == 0) out.waiting_for = "a worker";
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "common/base/time.h"
 #include "coordinator/progress/progress.h"
@@ -29,7 +30,8 @@ class ProgressMeter {
 
   const JobRunner* const runner_;
   const MonoTime begun_;
-  std::deque<Point> points_;  // of the last minute, oldest first
+  std::deque<Point> points_;         // of the last minute, oldest first
+  std::vector<PoolProgress> pools_;  // as last told by a worker
 };
 
 }  // namespace headrace

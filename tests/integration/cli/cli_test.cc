@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 namespace headrace {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -132,6 +134,38 @@ TEST(Cli, ARunThatCannotBeginLeavesNoDirectory) {
     EXPECT_NE(access(out.c_str(), F_OK), 0) << output;
   }
   std::remove(data.c_str());
+}
+
+TEST(Cli, FailuresAreExplainedWithAnExample) {
+  const std::string data = ::testing::TempDir() + "/cli_example.jsonl";
+  const std::string out = ::testing::TempDir() + "/cli_example_run";
+  std::ofstream(data) << "{\"q\":\"one\"}\n";
+  const auto [code, output] =
+      RunHeadrace({"run", data, "--prompt", "{{q}}", "--model", "m", "--endpoint",
+                   "http://127.0.0.1:1/v1", "--attempts", "1", "--passes", "1", "--out", out});
+  std::filesystem::remove_all(out);
+  std::remove(data.c_str());
+  EXPECT_EQ(code, 3) << output;
+  EXPECT_THAT(output, ContainsRegex("connect: 1 .*\n    e\\.g\\. .*127\\.0\\.0\\.1:1: "));
+}
+
+TEST(Cli, TheLastProgressLineStillTellsHowMuchOfTheQuotaWasUsed) {
+  Child provider({"simulate", "--port", "0", "--tokens", "110:120"});
+  const std::string listening = provider.ReadUntil("/v1\n");
+  const std::string url =
+      listening.substr(listening.find("http"), listening.find('\n') - listening.find("http"));
+  const std::string data = ::testing::TempDir() + "/cli_quota.jsonl";
+  const std::string out = ::testing::TempDir() + "/cli_quota_run";
+  std::ofstream(data) << "{\"q\":\"one\"}\n";
+  const auto [code, output] =
+      RunHeadrace({"run", data, "--prompt", "{{q}}", "--model", "m", "--endpoint", url, "--tpm",
+                   "10k", "--progress", "json", "--out", out});
+  std::filesystem::remove_all(out);
+  std::remove(data.c_str());
+  EXPECT_EQ(code, 0) << output;
+  const size_t last = output.find("{\"event\":\"finished\"");
+  ASSERT_NE(last, std::string::npos) << output;
+  EXPECT_THAT(output.substr(last), ContainsRegex("\"tokens_per_minute\":[1-9]"));
 }
 
 TEST(Cli, HelpShowsTheExitCodes) {
