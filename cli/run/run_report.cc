@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/progress/text_width.h"
 #include "cli/version.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -16,6 +17,8 @@
 
 namespace headrace {
 namespace {
+
+constexpr int kExampleColumns = 200;
 
 RunState StateOf(const JobEnd& end) {
   if (end.state == "complete") return RunState::kComplete;
@@ -106,6 +109,10 @@ std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {
   for (const auto& [error_class, count] : sum.failed_by_class) {
     absl::StrAppend(&out, "  ", ErrorClassName(error_class), ": ", count, " (",
                     GetErrorClassInfo(error_class).meaning, ")\n");
+    const auto example = sum.example_by_class.find(error_class);
+    if (example != sum.example_by_class.end() && !example->second.empty()) {
+      absl::StrAppend(&out, "    e.g. ", FitText(example->second, kExampleColumns), "\n");
+    }
   }
   absl::StrAppend(&out, "results: ", job.output_dir, "/results.jsonl",
                   sum.failed > 0 ? ", errors.jsonl" : "", job.csv ? ", results.csv" : "",

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/json_writer.h"
 #include "common/base/status.h"
+#include "common/base/utf8.h"
 #include "coordinator/store/run_reader.h"
 
 namespace headrace {
@@ -13,6 +14,7 @@ namespace {
 constexpr int kRatioDigits = 6;
 constexpr int kMsDigits = 3;
 constexpr int kUsdDigits = 6;
+constexpr size_t kMaxExampleBytes = 400;
 
 std::string Rfc3339(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
@@ -102,6 +104,8 @@ void Tally::Add(const ResultFields& line) {
   } else {
     ++failed;
     ++failed_by_class[line.error_class];
+    std::string& example = example_by_class[line.error_class];
+    if (example.empty()) example = ExcerptUtf8(line.error_message, kMaxExampleBytes);
   }
   attempts += line.attempts;
   possibly_billed += line.possibly_billed;
@@ -121,6 +125,7 @@ void Tally::Merge(const Tally& other) {
   for (const auto& [error_class, count] : other.failed_by_class) {
     failed_by_class[error_class] += count;
   }
+  example_by_class.insert(other.example_by_class.begin(), other.example_by_class.end());
   attempts += other.attempts;
   possibly_billed += other.possibly_billed;
   prompt_tokens += other.prompt_tokens;

@@ -29,6 +29,7 @@ struct Tally {
   int64_t failed = 0;
   int64_t missing() const { return items - ok - failed; }
   std::map<ErrorClass, int64_t> failed_by_class;
+  std::map<ErrorClass, std::string> example_by_class;  // the first message of each, cut
 
   int64_t attempts = 0;
   int64_t possibly_billed = 0;  // attempts whose outcome nobody knows
