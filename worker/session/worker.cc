@@ -269,12 +269,14 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
 }
 
 absl::StatusOr<http::Engine*> Worker::ClientFor(const v1::ModelSpec& model) {
-  std::unique_ptr<http::Engine>& client =
-      clients_[absl::StrCat(model.endpoint(), "\n", model.ca_file())];
-  if (client == nullptr) {
-    HR_ASSIGN_OR_RETURN(client, environment_->MakeClient(model));
+  const std::string place = absl::StrCat(model.endpoint(), "\n", model.ca_file());
+  auto it = clients_.find(place);
+  if (it == clients_.end()) {
+    // Only what was made is kept: others ask each client for its numbers and shut it down.
+    HR_ASSIGN_OR_RETURN(std::unique_ptr<http::Engine> client, environment_->MakeClient(model));
+    it = clients_.emplace(place, std::move(client)).first;
   }
-  return client.get();
+  return it->second.get();
 }
 
 void Worker::OnGrant(v1::Grant grant) {
