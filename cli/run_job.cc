@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/run/local_run.h"
 #include "cli/run/run_report.h"
+#include "common/base/log.h"
 #include "coordinator/job/validate.h"
 
 namespace headrace {
@@ -17,6 +18,7 @@ namespace {
 absl::Status CheckKeys(const JobConfig& job) {
   for (const ModelJob& model : job.models) {
     const KeyCheck key = CheckKey(model.api_key, ValidateOptions());
+    if (!key.notice.empty()) HR_LOG(kWarning) << "model " << model.label << ": " << key.notice;
     if (key.status.ok()) continue;
     return absl::UnauthenticatedError(
         absl::StrCat("model ", model.label, ": api_key: ", key.status.message()));
