@@ -5,6 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
 namespace headrace {
 
 // Holds a key. It cannot be printed or compared by accident; Reveal() marks each place of use.
@@ -19,6 +22,15 @@ class Secret {
  private:
   std::string value_;
 };
+
+// Query parameters of this name carry keys, which then are in logs and job files.
+inline bool IsKeyParameter(absl::string_view name) {
+  for (absl::string_view key :
+       {"key", "api_key", "api-key", "apikey", "token", "access_token", "sig"}) {
+    if (absl::EqualsIgnoreCase(name, key)) return true;
+  }
+  return false;
+}
 
 }  // namespace headrace
 

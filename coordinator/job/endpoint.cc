@@ -2,6 +2,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/secret.h"
 #include "coordinator/job/check_job.h"
 
 namespace headrace {
@@ -57,6 +59,13 @@ std::string EndpointProblem(absl::string_view endpoint) {
   const bool bracketed = absl::StartsWith(host, "[");
   if (bracketed != absl::EndsWith(host, "]") || (!bracketed && absl::StrContains(host, ":"))) {
     return "has an IPv6 address that is not in brackets";
+  }
+  const size_t query = endpoint.find('?');
+  if (query == absl::string_view::npos) return "";
+  for (absl::string_view pair : absl::StrSplit(endpoint.substr(query + 1), '&')) {
+    if (IsKeyParameter(pair.substr(0, pair.find('=')))) {
+      return "has a key in its query; a key belongs into api_key: {env: NAME}";
+    }
   }
   return "";
 }

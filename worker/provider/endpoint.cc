@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/secret.h"
 #include "common/base/status.h"
 
 namespace headrace::provider {
@@ -25,14 +26,6 @@ constexpr absl::string_view kAnthropicVersion = "2023-06-01";
 // "v1", "v10", "v1beta": a v and a digit.
 bool IsVersionSegment(absl::string_view segment) {
   return segment.size() >= 2 && segment[0] == 'v' && absl::ascii_isdigit(segment[1]);
-}
-
-bool IsKeyName(absl::string_view name) {
-  for (absl::string_view key :
-       {"key", "api_key", "api-key", "apikey", "token", "access_token", "sig"}) {
-    if (absl::EqualsIgnoreCase(name, key)) return true;
-  }
-  return false;
 }
 
 // RFC 9110 section 5.6.2.
@@ -90,7 +83,7 @@ absl::StatusOr<Endpoint> Endpoint::Make(Dialect dialect, absl::string_view text)
   http::Url url = *std::move(parsed);
   for (absl::string_view pair : absl::StrSplit(url.query, '&')) {
     const absl::string_view name = pair.substr(0, pair.find('='));
-    if (!IsKeyName(name)) continue;
+    if (!IsKeyParameter(name)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "endpoint: the query parameter \"", name,
         "\" looks like a key; keys come from a variable or a file and go out as a header"));

@@ -205,6 +205,9 @@ TEST(ParseJob, EndpointsAreCheckedAsUrls) {
   EXPECT_EQ(endpoint("http://h:"), "has a port that is no number from 1 to 65535");
   EXPECT_EQ(endpoint("http://::1/v1"), "has an IPv6 address that is not in brackets");
   EXPECT_EQ(endpoint("http://h/#x"), "has a fragment ('#'), which is never sent");
+  for (const char* key : {"https://h/v1?key=abc", "https://h/v1?v=2&API_KEY=abc", "http://h?sig"}) {
+    EXPECT_EQ(endpoint(key), "has a key in its query; a key belongs into api_key: {env: NAME}");
+  }
   EXPECT_EQ(endpoint("http://h/a b"),
             "has a space, a control character or a character outside ASCII");
 }
