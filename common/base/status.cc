@@ -11,6 +11,10 @@ absl::Status ErrnoStatus(int error, absl::string_view what) {
     case ENOENT:
       code = absl::StatusCode::kNotFound;
       break;
+    case ENOTDIR:
+    case EISDIR:
+      code = absl::StatusCode::kFailedPrecondition;
+      break;
     case EEXIST:
       code = absl::StatusCode::kAlreadyExists;
       break;

@@ -58,7 +58,8 @@ class InputFile {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // At least one byte, at most `capacity`; 0 only at the end. DataLoss on damaged compressed data.
+  // At least one byte, at most `capacity`; 0 only at the end. InvalidArgument on damaged compressed
+  // data.
   virtual absl::StatusOr<size_t> Read(char* out, size_t capacity) = 0;
 };
 

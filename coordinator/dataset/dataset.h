@@ -72,9 +72,9 @@ class Dataset {
 
   // Reads everything once: counts, fingerprints, checks every row and the uniqueness of ids in
   // bounded memory (spilling to `scratch_dir` when there are very many). InvalidArgument on an
-  // empty dataset, duplicate ids, text that is not UTF-8, a template field that no row has, or when
-  // no row at all gives a request; DataLoss on damaged compressed data. Once, from one thread,
-  // before NewCursor(): it lets cursors of uncompressed files jump.
+  // empty dataset, duplicate ids, text that is not UTF-8, damaged compressed data, a template field
+  // that no row has, or when no row at all gives a request. Once, from one thread, before
+  // NewCursor(): it lets cursors of uncompressed files jump.
   virtual absl::StatusOr<DatasetInfo> Scan(const std::string& scratch_dir) = 0;
 
   // FailedPrecondition when the file was changed since Open(). The dataset must outlive the cursor.

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kInputBytes = 64 << 10;
 
 absl::Status Damaged(const std::string& path, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("dataset ", path, ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat("dataset ", path, ": ", what));
 }
 
 // RFC 1952. A file may be several members one after the other (section 2.2); zero bytes may follow.

@@ -31,6 +31,8 @@ TEST(Annotate, LeavesOkAlone) { EXPECT_EQ(Annotate(absl::OkStatus(), "x"), absl:
 TEST(ErrnoStatus, GivesEachErrorItsCode) {
   EXPECT_EQ(ErrnoStatus(ENOENT, "open a"),
             absl::NotFoundError("open a: No such file or directory"));
+  EXPECT_EQ(ErrnoStatus(ENOTDIR, "").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ErrnoStatus(EISDIR, "").code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(ErrnoStatus(EEXIST, "").code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(ErrnoStatus(EACCES, "").code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(ErrnoStatus(EPERM, "").code(), StatusCode::kPermissionDenied);
