@@ -160,6 +160,9 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
 
   JobRunnerOptions runner_options;
   runner_options.first_batch = recovery.next_batch;
+  if (job.max_cost_usd > 0 && report.resumed) {
+    HR_ASSIGN_OR_RETURN(runner_options.spent_usd, SpentUsd(job));
+  }
   LocalRunEnd result;
   RunFacts facts;
   facts.dataset_sha256 = info.sha256;

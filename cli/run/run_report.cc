@@ -46,6 +46,19 @@ void AddEarlierParts(Disk* disk, const std::string& dir, RunSummary* summary) {
   }
 }
 
+// The models of the job with what the logs say of them.
+absl::StatusOr<std::vector<RunSummary::Model>> TallyModels(const JobConfig& job, int64_t rows) {
+  std::vector<TokenPrices> prices;
+  std::vector<RunSummary::Model> models;
+  for (const ModelJob& model : job.models) {
+    prices.push_back({model.price_input_usd, model.price_output_usd, model.price_cached_usd});
+    models.emplace_back().name = model.label;
+  }
+  HR_RETURN_IF_ERROR(TallyFromLogs(Disk::Real(), job.output_dir, prices, &models));
+  for (RunSummary::Model& model : models) model.tally.items = rows;
+  return models;
+}
+
 Tally Sum(const RunSummary& summary) {
   Tally sum;
   for (const RunSummary::Model& model : summary.models) sum.Merge(model.tally);
@@ -73,16 +86,7 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.passes = job.passes;
   summary.throttled = facts.throttled;
   AddEarlierParts(disk, job.output_dir, &summary);
-  std::vector<TokenPrices> prices;
-  for (const ModelJob& model : job.models) {
-    prices.push_back({model.price_input_usd, model.price_output_usd, model.price_cached_usd});
-    RunSummary::Model entry;
-    entry.name = model.label;
-    entry.tally.items = facts.rows;
-    summary.models.push_back(std::move(entry));
-  }
-  HR_RETURN_IF_ERROR(TallyFromLogs(disk, job.output_dir, prices, &summary.models));
-  for (RunSummary::Model& model : summary.models) model.tally.items = facts.rows;
+  HR_ASSIGN_OR_RETURN(summary.models, TallyModels(job, facts.rows));
   HR_RETURN_IF_ERROR(WriteSummary(disk, job.output_dir, summary));
   if (job.csv) {
     CsvOptions options;
@@ -91,6 +95,13 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
     if (!check.ok()) return Annotate(check.status(), "results.csv");
   }
   return summary;
+}
+
+absl::StatusOr<double> SpentUsd(const JobConfig& job) {
+  HR_ASSIGN_OR_RETURN(const std::vector<RunSummary::Model> models, TallyModels(job, 0));
+  double spent = 0;
+  for (const RunSummary::Model& model : models) spent += model.tally.cost_usd.value_or(0);
+  return spent;
 }
 
 std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {

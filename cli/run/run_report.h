@@ -29,6 +29,10 @@ struct RunFacts {
 absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end,
                                          const RunFacts& facts);
 
+// What the items that ended have cost so far, by the logs of the run directory and the job's
+// prices; 0 without prices. Blocking.
+absl::StatusOr<double> SpentUsd(const JobConfig& job);
+
 // The last lines of `headrace run`.
 std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary);
 

@@ -76,6 +76,7 @@ Task<void> JobRunner::RunSession(JobRunner* self, std::unique_ptr<WorkerSession>
 }
 
 Task<JobEnd> JobRunner::Run() {
+  CheckBudget();
   Advance();
   co_await ended_.Wait(StopToken());
   work_.RequestStop({StopCode::kOwnerDone, "the job has ended"});
@@ -411,11 +412,15 @@ Task<void> JobRunner::SaveSnapshot(JobRunner* self) {
 // ---------------------------------------------------------------------------------------------
 // Ends
 
+void JobRunner::CheckBudget() {
+  if (job_.max_cost_usd <= 0 || options_.spent_usd + totals_.cost_usd < job_.max_cost_usd) return;
+  Stop("stopped", kExitBudget,
+       absl::StrFormat("the budget of $%.2f is used up; raise max_cost to go on",
+                       job_.max_cost_usd));
+}
+
 void JobRunner::CheckLimits() {
-  if (job_.max_cost_usd > 0 && totals_.cost_usd >= job_.max_cost_usd) {
-    Stop("stopped", kExitBudget,
-         absl::StrFormat("the budget of $%.2f is used up", job_.max_cost_usd));
-  }
+  CheckBudget();
   if (job_.on_failure == OnFailure::kCollect) return;
   const int64_t failed = state_->failed() + state_->deferred();
   if (job_.on_failure == OnFailure::kFailFast ? failed > 0 : TooManyFailed(failed)) {

@@ -61,6 +61,7 @@ struct JobRunnerOptions {
   SessionOptions session;
   BatchId first_batch{1};
   int config_errors_to_stop = 20;  // identical configuration errors with no success
+  double spent_usd = 0;            // by earlier starts of the run; counts against max_cost
 };
 
 class JobRunner final : private SessionHost {
@@ -130,6 +131,7 @@ class JobRunner final : private SessionHost {
   void OnBadRow(v1::Item item, const std::string& error);
   void GiveBack(size_t model, std::vector<v1::Item> items);
   bool TooManyFailed(int64_t failed) const;
+  void CheckBudget();
   void CheckLimits();
   void Advance();
 

@@ -16,6 +16,10 @@ namespace {
 constexpr size_t kMaxValueBytes = 60;
 constexpr absl::string_view kNone = "(none)";
 
+// Keys that say nothing about outcomes, so that a run may go on with others: a budget that is used
+// up is raised, a directory is moved.
+constexpr absl::string_view kFreeKeys[] = {"max_cost", "output.dir"};
+
 using FlatYaml = std::map<std::string, std::string>;
 
 void Flatten(const YAML::Node& node, const std::string& path, FlatYaml* out) {
@@ -56,6 +60,10 @@ void CompareJobs(const std::string& before, const std::string& now,
   if (!ParseFlat(before, &old_keys) || !ParseFlat(now, &new_keys)) {
     differences->push_back("the job file");
     return;
+  }
+  for (absl::string_view key : kFreeKeys) {
+    old_keys.erase(std::string(key));
+    new_keys.erase(std::string(key));
   }
   for (const auto& [key, value] : old_keys) {
     const auto it = new_keys.find(key);

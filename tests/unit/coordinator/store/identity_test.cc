@@ -33,6 +33,12 @@ TEST(DescribeDifferences, AnotherFormOfTheSameJobIsTheSame) {
               IsEmpty());
 }
 
+TEST(DescribeDifferences, ABudgetMayBeRaisedAndADirectoryMoved) {
+  EXPECT_THAT(DescribeDifferences(WithJob("max_cost: 1\noutput: {dir: a, csv: true}\n"),
+                                  WithJob("max_cost: 2\noutput: {dir: /b, csv: false}\n")),
+              ElementsAre("output.csv: true -> false"));
+}
+
 TEST(DescribeDifferences, LongValuesAndLongListsAreCut) {
   std::string many;
   for (int i = 0; i < 30; ++i) absl::StrAppend(&many, "k", i, ": ", std::string(500, 'v'), "\n");
