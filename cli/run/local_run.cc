@@ -125,7 +125,7 @@ void Interrupted(Run* run, int count) {
 }  // namespace
 
 absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
-  BlockStopSignals();
+  ExitOnStopSignals();
   JobConfig job = options.job;
   job.max_in_flight = MaxInFlight(job);
   Disk* disk = Disk::Real();
@@ -139,6 +139,8 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   const DatasetInfo& info = *scanned;
   for (const std::string& problem : info.problems) HR_LOG(kWarning) << problem;
 
+  // From here on there are threads.
+  BlockStopSignals();
   HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());
   JobState state(info.rows, static_cast<int64_t>(job.models.size()), job.passes);
   StateRecovery recovery(&state);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "cli/exit_code.h"
 #include "common/base/status.h"
 
 namespace headrace {
@@ -21,7 +22,24 @@ sigset_t StopSignals() {
   return set;
 }
 
+void ExitNow(int /*signal*/) {
+  constexpr char kText[] = "\ninterrupted before the run began; nothing was sent\n";
+  // Nobody is told when standard error is gone.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  _exit(static_cast<int>(ExitCode::kInterrupted));
+}
+
 }  // namespace
+
+void ExitOnStopSignals() {
+  for (const int number : {SIGINT, SIGTERM}) {
+    struct sigaction action{};
+    if (sigaction(number, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = ExitNow;
+    sigaction(number, &action, nullptr);
+  }
+}
 
 void BlockStopSignals() {
   const sigset_t set = StopSignals();
