@@ -1,5 +1,7 @@
 """Ctrl-C and SIGTERM: once ends calls under way and writes everything, twice leaves at once."""
 
+import gzip
+import os
 import signal
 import time
 
@@ -74,6 +76,19 @@ class InterruptTest(harness.ProcessTest):
 
     def test_two_sigterm_leave_at_once_and_resume(self):
         self.interrupted_twice(signal.SIGTERM)
+
+    def test_reading_a_large_data_set_does_not_delay_the_end(self):
+        row = b'{"q":"How much is one plus one, and why is that so, in your own words?"}\n'
+        self.write("large.jsonl.gz", gzip.compress(row * 2_000_000, 1))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            out = f"large-{number}"
+            process = self.start(*self.run_args("large.jsonl.gz", "http://127.0.0.1:1/v1", out))
+            # It is made when everything else has been checked.
+            harness.wait_until(lambda: os.path.exists(self.path(out)), "rows are read")
+            begun = time.monotonic()
+            process.signal(number)
+            self.assert_code(process.wait(), 130)
+            self.assertLess(time.monotonic() - begun, 3)
 
     def test_waiting_for_the_quota_does_not_delay_the_end(self):
         self.rows(ROWS)
