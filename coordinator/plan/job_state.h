@@ -52,6 +52,8 @@ class JobState {
   uint32_t pass(ModelIndex model) const { return per_model_[model.value()].pass; }
   // False when every row of the present pass has been taken.
   bool has_untaken(ModelIndex model) const;
+  // Items that are taken and neither resolved nor deferred.
+  int64_t outstanding(ModelIndex model) const { return per_model_[model.value()].outstanding; }
 
   enum class Verdict {
     kOk,          // write the line to the results

@@ -169,7 +169,7 @@ void JobRunner::OnSessionClosed(WorkerSession* session) {
 
 bool JobRunner::Grantable(size_t model, uint64_t credits) const {
   const Feed& feed = *feeds_[model];
-  if (feed.ready() == 0) return false;
+  if (credits == 0 || feed.ready() == 0) return false;
   const size_t wanted =
       std::min<size_t>({static_cast<size_t>(job_.batch_size), static_cast<size_t>(credits)});
   // A part of a batch goes out only when no more rows are on their way.
@@ -179,16 +179,18 @@ bool JobRunner::Grantable(size_t model, uint64_t credits) const {
 void JobRunner::PumpGrants() {
   if (stop_.has_value()) return;
   for (const auto& [id, session] : sessions_) {
-    while (session->credits() > 0) {
-      const uint64_t credits = session->credits();
+    auto credits = [this, asker = session](size_t model) {
+      return asker->credits(options_.job_id, static_cast<uint32_t>(model));
+    };
+    while (true) {
       const std::optional<size_t> model =
-          turns_.Next([this, credits](size_t i) { return Grantable(i, credits); });
+          turns_.Next([this, &credits](size_t i) { return Grantable(i, credits(i)); });
       if (!model.has_value()) break;
       if (next_batch_ >= reserved_batches_) {
         if (!std::exchange(reserving_, true)) work_.Spawn(ReserveIds(this));
         return;
       }
-      v1::Grant grant = MakeGrant(*model, std::min<size_t>(credits, job_.batch_size));
+      v1::Grant grant = MakeGrant(*model, std::min<size_t>(credits(*model), job_.batch_size));
       turns_.Serve(*model, grant.items_size());
       leases_.Add(session->id(), grant, reactor_->Now() + options_.session.lease);
       session->SendGrant(std::move(grant));
@@ -317,10 +319,12 @@ void JobRunner::ReleaseHeldAtEnd() {
   Resolved resolved;
   for (size_t model = 0; model < held_.size(); ++model) {
     const auto held = static_cast<int64_t>(held_[model].size());
-    // Too few items to tell a wrong configuration from bad luck: the failures are outcomes.
-    const bool rest_is_done =
-        state_->resolved_of(ModelIndex(static_cast<uint32_t>(model))) + held == state_->rows();
-    if (held > 0 && rest_is_done) ReleaseHeld(model, &resolved);
+    // Too few items to tell a wrong configuration from bad luck: the failures are outcomes. The
+    // next pass waits for them.
+    const ModelIndex index(static_cast<uint32_t>(model));
+    const bool rest_of_pass_is_done =
+        !state_->has_untaken(index) && state_->outstanding(index) == held;
+    if (held > 0 && rest_of_pass_is_done) ReleaseHeld(model, &resolved);
   }
   if (!resolved.records.empty()) StartCommit(std::move(resolved), SessionId(0), 0);
 }

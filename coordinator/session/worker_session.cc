@@ -77,7 +77,9 @@ Task<absl::Status> WorkerSession::Handshake(StopToken stop) {
 void WorkerSession::OnMessage(v1::WorkerMessage message) {
   switch (message.message_case()) {
     case v1::WorkerMessage::kWant:
-      want_total_ = message.want().items_total();
+      for (const v1::ModelWant& want : message.want().models()) {
+        credits_[{want.job_id(), want.model()}].wanted = want.items_total();
+      }
       host_->OnCredits(this);
       break;
     case v1::WorkerMessage::kResults: {
@@ -97,8 +99,15 @@ void WorkerSession::OnMessage(v1::WorkerMessage message) {
   }
 }
 
+uint64_t WorkerSession::credits(uint64_t job_id, uint32_t model) const {
+  auto it = credits_.find({job_id, model});
+  if (it == credits_.end()) return 0;
+  const Credits& credits = it->second;
+  return credits.wanted > credits.granted ? credits.wanted - credits.granted : 0;
+}
+
 void WorkerSession::SendGrant(v1::Grant grant) {
-  granted_ += static_cast<uint64_t>(grant.items_size());
+  credits_[{grant.job_id(), grant.model()}].granted += static_cast<uint64_t>(grant.items_size());
   v1::CoordinatorMessage message;
   *message.mutable_grant() = std::move(grant);
   Send(std::move(message));

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "common/async/reactor.h"
@@ -60,8 +62,8 @@ class WorkerSession {
   const v1::Beat& last_beat() const { return last_beat_; }
   MonoTime last_heard() const { return last_heard_; }
 
-  // Items that the worker can take now.
-  uint64_t credits() const { return want_total_ > granted_ ? want_total_ - granted_ : 0; }
+  // Items of a model that the worker can take now.
+  uint64_t credits(uint64_t job_id, uint32_t model) const;
   // Queues `grant`; it must be within the credits.
   void SendGrant(v1::Grant grant);
   void Send(v1::CoordinatorMessage message);
@@ -82,8 +84,11 @@ class WorkerSession {
   std::string worker_id_;
   v1::Beat last_beat_;
   MonoTime last_heard_;
-  uint64_t want_total_ = 0;
-  uint64_t granted_ = 0;
+  struct Credits {
+    uint64_t wanted = 0;  // both over the whole session
+    uint64_t granted = 0;
+  };
+  std::map<std::pair<uint64_t, uint32_t>, Credits> credits_;  // by job and model
   uint64_t acked_ = 0;
   bool saw_chunk_ = false;
   std::set<uint64_t> durable_;              // beyond acked_

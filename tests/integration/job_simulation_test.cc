@@ -40,7 +40,18 @@ struct Weather {
   double slow = 0;              // takes longer than any deadline
   int unauthorized_after = -1;  // from this call on: 401
   bool unknown_model = false;   // always 404
+  bool broken_row = false;      // row 3 always gets 500
+  bool flaky = false;           // the first call of each item gets 500
+  // How long calls take, of all models and of single ones.
+  std::pair<absl::Duration, absl::Duration> latency{absl::Milliseconds(5), absl::Seconds(2)};
+  std::map<std::string, std::pair<absl::Duration, absl::Duration>> latency_of;
 };
+
+std::string ModelOf(absl::string_view body) {
+  const size_t at = body.find("model-");
+  if (at == absl::string_view::npos) return "";
+  return std::string(body.substr(at, body.find('"', at) - at));
+}
 
 // A provider without a network. Counts what it was asked and what it answered.
 class FakeProvider {
@@ -56,11 +67,15 @@ class FakeProvider {
     result.http_version = 20;
     const int call = ++calls;
     in_flight_peak = std::max(in_flight_peak, ++in_flight);
-    absl::Duration length = random_.Between(absl::Milliseconds(5), absl::Seconds(2));
+    const std::string model = ModelOf(request.body);
+    auto own = weather_.latency_of.find(model);
+    const auto& range = own == weather_.latency_of.end() ? weather_.latency : own->second;
+    absl::Duration length = random_.Between(range.first, range.second);
     if (random_.Chance(weather_.slow)) length = absl::Hours(1);
     Sleep answer(reactor_, length, stop);
     const bool answered = co_await answer;
     --in_flight;
+    last_answer[model] = reactor_->Now();
     result.stamps.end = reactor_->Now();
     if (!answered) {
       result.end = http::CallEnd::kCancelled;
@@ -81,6 +96,7 @@ class FakeProvider {
   int in_flight = 0;
   int in_flight_peak = 0;
   int answered_ok = 0;
+  std::map<std::string, MonoTime> last_answer;  // by model
 
  private:
   void Send(int status, absl::string_view body, http::Receiver* receiver,
@@ -96,6 +112,10 @@ class FakeProvider {
           401,
           R"({"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}})",
           receiver, result);
+    } else if (weather_.flaky && seen_.insert(request.body).second) {
+      Send(500, R"({"error":{"message":"oops"}})", receiver, result);
+    } else if (weather_.broken_row && absl::StrContains(request.body, "question 3 ")) {
+      Send(500, R"({"error":{"message":"oops"}})", receiver, result);
     } else if (weather_.unknown_model) {
       Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver,
            result);
@@ -118,6 +138,7 @@ class FakeProvider {
   Reactor* const reactor_;
   Random random_;
   const Weather weather_;
+  std::set<std::string> seen_;
 };
 
 class FakeEngine final : public http::Engine {
@@ -147,6 +168,12 @@ class FakeEnvironment final : public WorkerEnvironment {
     for (const v1::PoolSpec& pool : job.pools()) {
       quota::PoolSpec spec;
       spec.name = pool.name();
+      if (pool.requests_per_minute() > 0) {
+        quota::DimensionSpec requests;
+        requests.dimension = quota::Dimension::kRequests;
+        requests.limit = pool.requests_per_minute();
+        spec.dimensions.push_back(requests);
+      }
       specs.push_back(std::move(spec));
     }
     return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
@@ -241,11 +268,21 @@ class JobSimulation : public testing::Test {
     FakeEnvironment environment(&reactor, &provider);
     WorkerOptions worker_options;
     worker_options.id = "w";
-    worker_options.max_in_flight = 10;
+    worker_options.max_in_flight = 1000;  // the job asks for less
     worker_options.seed = seed;
     Worker worker(&reactor, worker_options, &environment);
     JobEnd end;
+    const MonoTime begun = reactor.Now();
     reactor.Run(Main(&reactor, &runner, &worker, store->get(), stop_at, &end));
+    elapsed_ = reactor.Now() - begun;
+    last_answer_.clear();
+    for (const auto& [name, when] : provider.last_answer) last_answer_[name] = when - begun;
+    EXPECT_EQ(provider.in_flight, 0);
+    const WorkerStats stats = worker.stats();
+    EXPECT_EQ(stats.in_flight, 0);
+    EXPECT_EQ(stats.held_items, 0);
+    EXPECT_EQ(stats.permits_in_use, 0);
+    EXPECT_EQ(runner.leased_items(), 0);
     calls_ += provider.calls;
     answered_ok_ += provider.answered_ok;
     peak_ = std::max(peak_, provider.in_flight_peak);
@@ -311,6 +348,8 @@ class JobSimulation : public testing::Test {
   int peak_ = 0;
   int64_t ok_ = 0;
   int64_t failed_ = 0;
+  absl::Duration elapsed_;                             // virtual, of the last RunOnce
+  std::map<std::string, absl::Duration> last_answer_;  // by model, of the last RunOnce
 };
 
 TEST_F(JobSimulation, AGoodProviderGetsOneCallPerItem) {
@@ -454,6 +493,120 @@ TEST_F(JobSimulation, ASlowQuotaGivesItemsBackInsteadOfFailingThem) {
   EXPECT_EQ(end.state, "complete") << end.reason;
   EXPECT_EQ(failed_, 0);
   EXPECT_EQ(ReadLogs().size(), 40u);
+}
+
+TEST_F(JobSimulation, HeldConfigurationErrorsDoNotHoldUpTheNextPass) {
+  // Too few configuration errors to stop the run, and an item that waits for the second pass.
+  WriteRows(5);
+  JobConfig job = MakeJob(1);
+  job.passes = 2;
+  Weather weather;
+  weather.unknown_model = true;
+  weather.broken_row = true;
+  const JobEnd end = RunOnce(job, 10, weather, absl::Hours(1));
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  const std::map<uint64_t, ErrorClass> items = ReadLogs();
+  ASSERT_EQ(items.size(), 5u);
+  EXPECT_EQ(items.at(2), ErrorClass::kConfig);
+  EXPECT_EQ(items.at(3), ErrorClass::kServerError);
+}
+
+TEST_F(JobSimulation, CallsThatTakeLongKeepTheGateFull) {
+  // 1,000 calls of about 120 s, 64 at a time: 16 rounds. Each batch has time for two.
+  WriteRows(1000);
+  JobConfig job = MakeJob(1);
+  job.max_in_flight = 64;
+  job.batch_size = 50;
+  job.batch_deadline = absl::Seconds(300);
+  job.models[0].total_timeout = absl::Seconds(170);
+  job.models[0].first_byte_timeout = absl::Seconds(170);
+  Weather weather;
+  weather.latency = {absl::Seconds(80), absl::Seconds(160)};
+  const JobEnd end = RunOnce(job, 11, weather, absl::Hours(10));
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(failed_, 0);
+  EXPECT_EQ(peak_, 64);
+  EXPECT_LT(elapsed_, absl::Seconds(16 * 120 * 1.3));
+}
+
+TEST_F(JobSimulation, AModelWithASlowQuotaDoesNotStarveOneWithoutALimit) {
+  WriteRows(600);
+  JobConfig job = MakeJob(2);
+  job.max_in_flight = 20;
+  PoolJob slow;
+  slow.name = "slow";
+  slow.requests_per_minute = 60;
+  PoolJob fast;
+  fast.name = "fast";
+  job.pools = {slow, fast};
+  job.models[0].pool = "slow";
+  job.models[1].pool = "fast";
+  Weather weather;
+  weather.latency = {absl::Milliseconds(900), absl::Milliseconds(1100)};
+  const JobEnd end = RunOnce(job, 12, weather, absl::Hours(2));
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(failed_, 0);
+  // 20 a second at best, and not the one a second of the other.
+  EXPECT_LT(last_answer_["model-1"], absl::Seconds(600 / 20 * 2.5));
+  EXPECT_LT(last_answer_["model-0"], absl::Seconds(600 * 1.2));
+}
+
+TEST_F(JobSimulation, AnInterruptionGivesBackWhatWaitsForARetry) {
+  WriteRows(60);
+  JobConfig job = MakeJob(1);
+  job.passes = 1;
+  Weather weather;
+  weather.flaky = true;
+  JobEnd end;
+  int starts = 0;
+  do {
+    end = RunOnce(job, 13 + static_cast<uint64_t>(starts), weather, absl::Seconds(4));
+    ASSERT_LT(++starts, 50);
+  } while (end.state == "interrupted");
+  ASSERT_GT(starts, 1);
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(failed_, 0) << "an item lost its further attempts to an interruption";
+  EXPECT_EQ(ReadLogs().size(), 60u);
+}
+
+TEST_F(JobSimulation, JobsOfAnyShapeEndWithOneLinePerItem) {
+  for (uint64_t seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Random random(seed);
+    fs::remove_all(dir_ / "run");
+    peak_ = 0;
+    const int rows = random.Chance(0.2) ? 1 : static_cast<int>(random.Between(2, 60));
+    const int models = static_cast<int>(random.Between(1, 6));
+    WriteRows(rows);
+    JobConfig job = MakeJob(models);
+    job.max_in_flight = random.Between(1, 12);
+    job.batch_size = random.Between(1, 20);
+    job.passes = static_cast<int>(random.Between(1, 4));
+    job.attempts = static_cast<int>(random.Between(1, 3));
+    job.batch_deadline = absl::Seconds(random.Between(1, 60));
+    Weather weather;
+    weather.server_error = random.Chance(0.5) ? 0.2 : 0;
+    weather.rate_limited = random.Chance(0.5) ? 0.2 : 0;
+    weather.lost = random.Chance(0.5) ? 0.1 : 0;
+    weather.slow = random.Chance(0.5) ? 0.02 : 0;
+    weather.bad_request = random.Chance(0.5) ? 1 : 0;
+    for (int i = 0; i < models; ++i) {
+      job.models[static_cast<size_t>(i)].weight = static_cast<double>(random.Between(1, 10));
+      const absl::Duration least = absl::Milliseconds(random.Between(1, 3000));
+      weather.latency_of[absl::StrCat("model-", i)] = {least, least * 2};
+    }
+    if (random.Chance(0.5)) {
+      PoolJob slow;
+      slow.name = "slow";
+      slow.requests_per_minute = random.Between(20, 200);
+      job.pools.push_back(slow);
+      job.models[0].pool = "slow";
+    }
+    const JobEnd end = RunOnce(job, seed, weather, absl::Hours(6));
+    ASSERT_EQ(end.state, "complete") << end.reason;
+    ASSERT_EQ(ReadLogs().size(), static_cast<size_t>(rows * models));
+    ASSERT_LE(peak_, job.max_in_flight);
+  }
 }
 
 }  // namespace

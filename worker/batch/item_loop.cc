@@ -29,7 +29,6 @@ struct ItemLoop::Progress {
   quota::Ticket ticket;
   http::CallResult result;
   provider::Reply reply;
-  StopReason refused;  // the pool's own refusal
   bool holds_line = false;
   uint32_t attempts = 0;
   uint32_t possibly_billed = 0;
@@ -68,10 +67,17 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
     const bool admitted = co_await Admit(&progress, start);
     if (!admitted) {
       if (progress.reply.error_class == ErrorClass::kNeverFits) co_return Finish(&progress);
-      // A failed attempt before this one is the item's outcome; "later" is none.
-      if (progress.rule.counted() > 0) co_return Finish(&progress);
-      co_return NotStarted(
-          &progress, progress.refused.code != StopCode::kNone ? progress.refused : start.reason());
+      if (progress.ticket.kind == quota::Ticket::Kind::kClosed) {
+        StopAccount(ErrorClass::kNoMoney, progress.ticket.text);
+      }
+      if (progress.ticket.kind == quota::Ticket::Kind::kError && !start.stopped()) {
+        // The store of the quota is away, which is no reason to spin.
+        HR_LOG(kWarning) << "model " << model_->label << ": " << progress.ticket.text;
+        Sleep wait(reactor_, model_->retry.backoff.max_delay, start);
+        co_await wait;
+        continue;
+      }
+      co_return Interrupted(&progress, start.reason());
     }
     co_await CallOnce(&progress, call);
     gate_->permits().Release();
@@ -87,34 +93,50 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
     if (info.attempt == AttemptRule::kThrottle) ++gate_->throttled;
     const bool parked = decision.kind == RetryRule::Decision::Kind::kParked;
     if (info.stop == StopRule::kAccount || parked) {
-      if (model_->stopped.error_class == ErrorClass::kNone) {
-        model_->stopped.error_class = progress.reply.error_class;
-        model_->stopped.message = parked ? absl::StrCat("the provider asks to wait ",
-                                                        headrace::FormatDuration(decision.wait),
-                                                        ": ", progress.reply.message)
-                                         : progress.reply.message;
-        model_->on_account_stop(model_->context, model_);
-      }
+      StopAccount(progress.reply.error_class,
+                  parked ? absl::StrCat("the provider asks to wait ",
+                                        headrace::FormatDuration(decision.wait), ": ",
+                                        progress.reply.message)
+                         : progress.reply.message);
       // The item did nothing wrong: it stays unattempted, and a later run starts it again.
       co_return NotStarted(&progress, StopReason{StopCode::kAccountStop, model_->stopped.message});
     }
     if (decision.kind == RetryRule::Decision::Kind::kFinal) co_return Finish(&progress);
     if (reactor_->Now() + decision.wait > start_deadline) {
-      if (progress.rule.counted() > 0) co_return Finish(&progress);
-      co_return NotStarted(&progress, StopReason{StopCode::kDeadline, "no time for a retry"});
+      co_return Interrupted(&progress, StopReason{StopCode::kDeadline, "no time for a retry"});
     }
     ++gate_->backing_off;
+    ++model_->backing_off;
     Sleep wait(reactor_, decision.wait, start);
     const bool waited = co_await wait;
     --gate_->backing_off;
-    if (!waited) {
-      if (progress.rule.counted() > 0) co_return Finish(&progress);
-      co_return NotStarted(&progress, start.reason());
-    }
+    --model_->backing_off;
+    if (!waited) co_return Interrupted(&progress, start.reason());
   }
 }
 
+void ItemLoop::StopAccount(ErrorClass error_class, std::string message) {
+  if (model_->stopped.error_class != ErrorClass::kNone) return;
+  model_->stopped = {error_class, std::move(message)};
+  model_->on_account_stop(model_->context, model_);
+}
+
+// The end of an item between two attempts, or before the first.
+ItemOutcome ItemLoop::Interrupted(Progress* progress, StopReason reason) {
+  // Where the time is up, a failed attempt is the item's outcome, or the item might come back for
+  // ever; "later" is none. Every other stop ends the run or this worker, and takes no attempts from
+  // the item.
+  if (reason.code == StopCode::kDeadline && progress->rule.counted() > 0) return Finish(progress);
+  ItemOutcome outcome = NotStarted(progress, std::move(reason));
+  if (progress->possibly_billed == 0) return outcome;
+  outcome.kind = ItemOutcome::Kind::kCancelled;
+  outcome.error_class = ErrorClass::kCancelled;
+  outcome.possibly_billed = progress->possibly_billed;
+  return outcome;
+}
+
 Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
+  progress->ticket = {};
   if (!progress->holds_line) {
     const bool in_line = co_await model_->starts.Acquire(start);
     if (!in_line) co_return false;
@@ -137,22 +159,20 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
     progress->reply = {};
     progress->reply.error_class = ErrorClass::kNeverFits;
     progress->reply.message = progress->ticket.text;
-  } else if (progress->ticket.kind == quota::Ticket::Kind::kClosed) {
-    progress->refused = {StopCode::kAccountStop, progress->ticket.text};
-  } else if (progress->ticket.kind == quota::Ticket::Kind::kError) {
-    progress->refused = {StopCode::kPeerLost, progress->ticket.text};
   }
   co_return false;
 }
 
 Task<void> ItemLoop::CallOnce(Progress* progress, StopToken call) {
   ++progress->attempts;
+  ++model_->on_the_wire;
   gate_->peak_on_the_wire = std::max(gate_->peak_on_the_wire, ++gate_->on_the_wire);
   std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress->built);
   http::Request request = progress->built.request;
   progress->result = co_await model_->client->Call(std::move(request), reader.get(), call);
   progress->reply = reader->Finish(progress->result);
   --gate_->on_the_wire;
+  --model_->on_the_wire;
 }
 
 void ItemLoop::SettleAndLearn(Progress* progress) {

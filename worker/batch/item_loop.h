@@ -51,6 +51,16 @@ struct AccountStop {
   std::string message;
 };
 
+// What a worker holds of a model, and what it has asked for; kept by its session.
+struct ItemFlow {
+  int64_t held = 0;        // granted and not finished
+  int64_t granted = 0;     // in this session, as are the credits
+  int64_t wanted = 0;      // the credits as last sent
+  int64_t finished = 0;    // since the last beat
+  double finish_rate = 0;  // items per second, smoothed
+  int64_t beats = 0;       // behind the rate
+};
+
 // One model of one job in this worker: everything that its items share. Owned by the worker.
 struct ModelRuntime {
   // At most `line` items stand between their start and their admission. Drains with `worker_drain`.
@@ -69,10 +79,13 @@ struct ModelRuntime {
   quota::Charging charging = quota::Charging::kActuals;
   std::unique_ptr<quota::TokenEstimator> estimator;
 
-  Semaphore starts;      // the line: items between their start and their admission
-  StopSource drain;      // no further attempt of this model; the drain of its batch scopes
-  AccountStop stopped;   // why the account refuses, once it does
+  Semaphore starts;     // the line: items between their start and their admission
+  StopSource drain;     // no further attempt of this model; the drain of its batch scopes
+  AccountStop stopped;  // why the account refuses, once it does
+  int64_t on_the_wire = 0;
+  int64_t backing_off = 0;
   Histogram network_us;  // of answered attempts
+  ItemFlow flow;
   // Called once when the account stops, after `stopped` is set.
   void (*on_account_stop)(void* context, ModelRuntime* model) = nullptr;
   void* context = nullptr;
@@ -112,6 +125,8 @@ class ItemLoop {
   Task<bool> Admit(Progress* progress, StopToken start);
   Task<void> CallOnce(Progress* progress, StopToken call);
   void SettleAndLearn(Progress* progress);
+  ItemOutcome Interrupted(Progress* progress, StopReason reason);
+  void StopAccount(ErrorClass error_class, std::string message);
   ItemOutcome NotStarted(Progress* progress, StopReason reason);
   ItemOutcome Cancelled(Progress* progress, StopReason reason);
   ItemOutcome Finish(Progress* progress);

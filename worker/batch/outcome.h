@@ -17,7 +17,7 @@ struct ItemOutcome {
   enum class Kind {
     kOk,          // `line` is the result line
     kFailed,      // `line` is the error line, `error_class` the reason
-    kCancelled,   // stopped while a call was under way: perhaps billed, no line
+    kCancelled,   // stopped, with a call under way or made before: perhaps billed, no line
     kNotStarted,  // no call that counts was made: given back untouched
   };
   Kind kind = Kind::kNotStarted;

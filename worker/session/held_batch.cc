@@ -101,7 +101,7 @@ void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
   const v1::Item& item = grant_.items(static_cast<int>(index));
   if (outcome.kind == ItemOutcome::Kind::kNotStarted) {
     done_.add_not_started(item.item());
-    hooks_.on_item_finished(hooks_.context);
+    hooks_.on_item_finished(hooks_.context, model_);
     return;
   }
   v1::ItemResult result;
@@ -125,7 +125,7 @@ void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
   result.set_message(std::move(outcome.message));
   result.set_http_status(outcome.http_status);
   hooks_.outbox->Add(std::move(result));
-  hooks_.on_item_finished(hooks_.context);
+  hooks_.on_item_finished(hooks_.context, model_);
 }
 
 }  // namespace headrace

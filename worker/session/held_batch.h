@@ -25,7 +25,7 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
     absl::string_view worker;
     Event* budget = nullptr;  // set while there is room for more results
     Outbox* outbox = nullptr;
-    void (*on_item_finished)(void* context) = nullptr;
+    void (*on_item_finished)(void* context, ModelRuntime* model) = nullptr;
     void* context = nullptr;
   };
 

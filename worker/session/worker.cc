@@ -15,18 +15,18 @@ namespace {
 
 constexpr uint32_t kProtocolVersion = 1;
 
-// Items that wait for one pool's quota hold a permit of the gate each, so there may be few of them,
-// and enough that the dispatcher can book ahead. Chosen, not measured.
-int64_t LineLength(int64_t max_in_flight, int pools) {
-  return std::clamp<int64_t>(max_in_flight / (2 * std::max(pools, 1)), 1, 256);
+// Items that wait for a pool's quota hold a permit of the gate each, so there may be few of them,
+// half of the gate over all models, and enough that the dispatcher can book ahead. Chosen, not
+// measured.
+int64_t LineLength(int64_t max_in_flight, int models) {
+  return std::clamp<int64_t>(max_in_flight / (2 * std::max(models, 1)), 1, 256);
 }
 
-// The share of a batch's deadline that the items in hand should take at the measured rate.
-constexpr double kDeadlineShare = 0.25;
+// Of the items in hand that wait for their turn, for each model. Chosen, not measured.
+constexpr int64_t kMinWaiting = 16;
+constexpr int64_t kMaxWaiting = 8192;
 // Rates say something after this many beats.
 constexpr int64_t kBeatsToTrust = 10;
-constexpr int64_t kMinTarget = 16;
-constexpr int64_t kMaxLookahead = 8192;
 
 std::string AccountOf(const v1::ModelSpec& model) {
   return absl::StrCat(model.endpoint(), "\n", model.api_key().env(), "\n", model.api_key().file());
@@ -39,7 +39,6 @@ struct Worker::Job {
   std::unique_ptr<quota::PoolStore> store;
   std::map<std::string, std::unique_ptr<quota::Admission>> pools;
   std::vector<std::unique_ptr<ModelRuntime>> models;
-  absl::Duration deadline;
 };
 
 struct Worker::Session {
@@ -48,7 +47,7 @@ struct Worker::Session {
 
   WorkerStream* const stream;
   v1::Welcome welcome;
-  bool want_dirty = true;
+  bool want_dirty = false;
   std::optional<v1::Beat> beat;
   bool ending = false;  // the coordinator has said that the worker may go
   TaskScope scope;
@@ -72,7 +71,18 @@ Worker::Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* envir
 Worker::~Worker() { reactor_->Cancel(&flush_timer_); }
 
 WorkerStats Worker::stats() const {
-  return {gate_.on_the_wire, gate_.peak_on_the_wire, finished_items_};
+  WorkerStats stats;
+  stats.in_flight = gate_.on_the_wire;
+  stats.peak_in_flight = gate_.peak_on_the_wire;
+  stats.finished = finished_items_;
+  stats.permits_in_use = gate_.permits().in_use();
+  for (const auto& [id, job] : jobs_) {
+    for (const std::unique_ptr<ModelRuntime>& model : job->models) {
+      stats.held_items += model->flow.held;
+      stats.permits_in_use += model->starts.in_use();
+    }
+  }
+  return stats;
 }
 
 Task<absl::Status> Worker::Serve(WorkerStream* stream, StopToken drain) {
@@ -81,8 +91,13 @@ Task<absl::Status> Worker::Serve(WorkerStream* stream, StopToken drain) {
   if (!shaken.ok()) co_return shaken;
 
   session_ = &session;
-  granted_items_ = held_items_;
-  wanted_total_ = 0;
+  for (const auto& [id, job] : jobs_) {
+    for (const std::unique_ptr<ModelRuntime>& model : job->models) {
+      // What is held from an earlier session is in no account of this one.
+      model->flow.granted = model->flow.wanted = 0;
+      UpdateWant(*job, model.get());
+    }
+  }
   outbox_.Rewind();
   StopCallback on_drain;
   on_drain.Arm(
@@ -191,7 +206,6 @@ void Worker::OnJob(const v1::JobSpec& spec) {
   if (jobs_.contains(spec.job_id())) return;
   auto job = std::make_unique<Job>();
   job->spec = spec;
-  job->deadline = absl::Milliseconds(spec.batch_deadline_ms());
   if (spec.max_in_flight() > 0) {
     gate_.permits().SetCapacity(
         std::min<int64_t>(options_.max_in_flight, static_cast<int64_t>(spec.max_in_flight())));
@@ -207,8 +221,10 @@ void Worker::OnJob(const v1::JobSpec& spec) {
   }
   for (int i = 0; i < spec.models_size(); ++i) {
     job->models.push_back(std::make_unique<ModelRuntime>(
-        reactor_, LineLength(gate_.permits().capacity(), spec.pools_size()), drain_.token()));
+        reactor_, LineLength(gate_.permits().capacity(), spec.models_size()), drain_.token()));
     ModelRuntime* model = job->models.back().get();
+    model->job_id = spec.job_id();
+    model->model = static_cast<uint32_t>(i);
     const absl::Status status =
         store.ok() ? SetUpModel(job.get(), static_cast<uint32_t>(i), model) : store.status();
     if (status.ok()) continue;
@@ -218,14 +234,12 @@ void Worker::OnJob(const v1::JobSpec& spec) {
     model->drain.RequestStop({StopCode::kConfigStop, std::string(status.message())});
   }
   jobs_[spec.job_id()] = std::move(job);
-  UpdateWant();
+  UpdateWants();
 }
 
 absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   const v1::JobSpec& spec = job->spec;
   const v1::ModelSpec& model = spec.models(static_cast<int>(index));
-  m->job_id = spec.job_id();
-  m->model = index;
   m->label = model.label();
   m->weight = model.weight();
   m->retry.attempts = static_cast<int>(spec.attempts());
@@ -282,19 +296,21 @@ absl::StatusOr<http::Engine*> Worker::ClientFor(const v1::ModelSpec& model) {
 void Worker::OnGrant(v1::Grant grant) {
   const BatchId id(grant.batch_id());
   auto job = jobs_.find(grant.job_id());
-  granted_items_ += grant.items_size();
   if (job == jobs_.end() || grant.model() >= job->second->models.size() || batches_.contains(id)) {
     HR_LOG(kWarning) << "a grant of batch " << id << " does not fit what this worker knows";
     return;
   }
   ModelRuntime* model = job->second->models[grant.model()].get();
-  held_items_ += grant.items_size();
+  model->flow.granted += grant.items_size();
+  model->flow.held += grant.items_size();
   HeldBatch::Hooks hooks;
   hooks.worker = options_.id;
   hooks.budget = &budget_;
   hooks.outbox = &outbox_;
   hooks.context = this;
-  hooks.on_item_finished = [](void* self) { static_cast<Worker*>(self)->OnItemFinished(); };
+  hooks.on_item_finished = [](void* self, ModelRuntime* m) {
+    static_cast<Worker*>(self)->OnItemFinished(m);
+  };
   auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), job->second->spec, model,
                                            &gate_, &random_, kill_.token(), hooks);
   scope_.Spawn(RunBatch(this, batch.get()));
@@ -309,8 +325,9 @@ Task<void> Worker::RunBatch(Worker* self, HeldBatch* batch) {
   self->batches_.erase(batch->id());
 }
 
-void Worker::OnItemFinished() {
-  --held_items_;
+void Worker::OnItemFinished(ModelRuntime* model) {
+  --model->flow.held;
+  ++model->flow.finished;
   ++finished_items_;
   if (outbox_.over_budget()) budget_.Reset();
   if (outbox_.has_open() && !flush_timer_.armed()) {
@@ -324,7 +341,7 @@ void Worker::OnItemFinished() {
         this);
   }
   if (outbox_.has_unsent()) WakeWriter();
-  UpdateWant();
+  UpdateWant(*jobs_[model->job_id], model);
 }
 
 void Worker::OnCancel(const v1::Cancel& cancel) {
@@ -344,32 +361,51 @@ void Worker::OnAccountStop(void* context, ModelRuntime* model) {
   }
 }
 
-int64_t Worker::TargetItems() const {
-  if (drain_.stopped() || jobs_.empty()) return 0;
+int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
+  if (drain_.stopped()) return 0;
   const int64_t gate = gate_.permits().capacity();
-  if (beats_ < kBeatsToTrust) return gate + gate / 2;
-  // What takes long is not hoarded: items in hand must start well within their batch's deadline.
-  absl::Duration deadline = absl::InfiniteDuration();
-  for (const auto& [id, job] : jobs_) deadline = std::min(deadline, job->deadline);
-  const double share = absl::ToDoubleSeconds(deadline) * kDeadlineShare;
-  const auto in_time = static_cast<int64_t>(
-      std::min(finish_rate_ * share, static_cast<double>(gate + kMaxLookahead)));
-  const int64_t lookahead =
-      std::clamp<int64_t>(static_cast<int64_t>(finish_rate_), gate / 2, kMaxLookahead);
-  return std::clamp<int64_t>(in_time, std::min(kMinTarget, gate), gate + lookahead);
+  const auto models = static_cast<int64_t>(job.models.size());
+  if (model.flow.beats < kBeatsToTrust) return std::max<int64_t>(gate * 3 / 2 / models, 1);
+  // What is under way, however long it takes, and behind it what starts within about a second. Half
+  // of what is under way lets a model grow into a gate that others have left.
+  const int64_t busy = model.on_the_wire + model.backing_off;
+  const auto rate = static_cast<int64_t>(model.flow.finish_rate);
+  const int64_t waiting =
+      std::clamp(std::max(rate, busy / 2), std::min(kMinWaiting, gate), kMaxWaiting);
+  return std::min(busy, gate) + waiting;
 }
 
-void Worker::UpdateWant() {
+void Worker::UpdateWant(const Job& job, ModelRuntime* model) {
   if (session_ == nullptr) return;
-  const int64_t target = TargetItems();
-  const int64_t total = granted_items_ + std::max<int64_t>(target - held_items_, 0);
+  ItemFlow& flow = model->flow;
+  const int64_t target = TargetItems(job, *model);
+  const int64_t total = flow.granted + std::max<int64_t>(target - flow.held, 0);
   // Small steps are gathered, unless the worker is about to run dry.
   const int64_t step = std::max<int64_t>(1, target / 8);
-  if (total < wanted_total_ + step && held_items_ > target / 4) return;
-  if (total <= wanted_total_) return;
-  wanted_total_ = total;
+  if (total < flow.wanted + step && flow.held > target / 4) return;
+  if (total <= flow.wanted) return;
+  flow.wanted = total;
   session_->want_dirty = true;
   WakeWriter();
+}
+
+void Worker::UpdateWants() {
+  for (const auto& [id, job] : jobs_) {
+    for (const std::unique_ptr<ModelRuntime>& model : job->models) UpdateWant(*job, model.get());
+  }
+}
+
+v1::Want Worker::MakeWant() const {
+  v1::Want want;
+  for (const auto& [id, job] : jobs_) {
+    for (const std::unique_ptr<ModelRuntime>& model : job->models) {
+      v1::ModelWant* of_model = want.add_models();
+      of_model->set_job_id(id);
+      of_model->set_model(model->model);
+      of_model->set_items_total(static_cast<uint64_t>(model->flow.wanted));
+    }
+  }
+  return want;
 }
 
 void Worker::WakeWriter() { outgoing_.Set(); }
@@ -380,7 +416,7 @@ Task<void> Worker::WriteLoop(Session* session) {
     v1::WorkerMessage message;
     if (session->want_dirty) {
       session->want_dirty = false;
-      message.mutable_want()->set_items_total(static_cast<uint64_t>(wanted_total_));
+      *message.mutable_want() = MakeWant();
     } else if (session->beat.has_value()) {
       *message.mutable_beat() = *std::move(session->beat);
       session->beat.reset();
@@ -397,18 +433,20 @@ Task<void> Worker::WriteLoop(Session* session) {
 
 Task<void> Worker::BeatLoop(Session* session) {
   const absl::Duration interval = absl::Milliseconds(std::max(session->welcome.beat_ms(), 100u));
-  int64_t finished = finished_items_;
   while (true) {
     Sleep wait(reactor_, interval, session->scope.token());
     const bool waited = co_await wait;
     if (!waited) co_return;
-    const double rate =
-        static_cast<double>(finished_items_ - finished) / absl::ToDoubleSeconds(interval);
-    finished = finished_items_;
-    finish_rate_ = beats_ == 0 ? rate : 0.8 * finish_rate_ + 0.2 * rate;
-    ++beats_;
+    for (const auto& [id, job] : jobs_) {
+      for (const std::unique_ptr<ModelRuntime>& model : job->models) {
+        ItemFlow& flow = model->flow;
+        const double rate =
+            static_cast<double>(std::exchange(flow.finished, 0)) / absl::ToDoubleSeconds(interval);
+        flow.finish_rate = flow.beats++ == 0 ? rate : 0.8 * flow.finish_rate + 0.2 * rate;
+      }
+    }
     session->beat = MakeBeat();
-    UpdateWant();
+    UpdateWants();
     WakeWriter();
   }
 }

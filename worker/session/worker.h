@@ -59,6 +59,8 @@ struct WorkerStats {
   int64_t in_flight = 0;
   int64_t peak_in_flight = 0;
   int64_t finished = 0;
+  int64_t held_items = 0;      // granted and not finished
+  int64_t permits_in_use = 0;  // of the gate and of the lines before it
 };
 
 class Worker {
@@ -94,10 +96,12 @@ class Worker {
   static void OnAccountStop(void* context, ModelRuntime* model);
 
   v1::Beat MakeBeat() const;
-  // How many items the worker wants to hold now.
-  int64_t TargetItems() const;
-  void UpdateWant();
-  void OnItemFinished();
+  // How many items of a model the worker wants to hold now.
+  int64_t TargetItems(const Job& job, const ModelRuntime& model) const;
+  void UpdateWant(const Job& job, ModelRuntime* model);
+  void UpdateWants();
+  v1::Want MakeWant() const;
+  void OnItemFinished(ModelRuntime* model);
   void WakeWriter();
 
   Reactor* const reactor_;
@@ -113,12 +117,7 @@ class Worker {
   absl::flat_hash_map<BatchId, std::unique_ptr<HeldBatch>> batches_;
   std::vector<uint64_t> retired_jobs_;
 
-  int64_t held_items_ = 0;     // granted and not finished
-  int64_t granted_items_ = 0;  // in this session
   int64_t finished_items_ = 0;
-  int64_t wanted_total_ = 0;  // as last sent
-  double finish_rate_ = 0;    // items per second, smoothed
-  int64_t beats_ = 0;
   Event outgoing_;
   Event budget_;       // set while results are within the unacked budget
   Timer flush_timer_;  // armed while a chunk is open
