@@ -64,6 +64,8 @@ void H2Call::OnNoConnection(const absl::Status& status) {
 
 void H2Call::OnEngineStopped() { End(CallEnd::kNotSent, "the engine is shut down"); }
 
+void H2Call::OnRefused(absl::string_view why) { End(CallEnd::kNotSent, why); }
+
 void H2Call::OnSubmitted(H2Connection* connection, int32_t stream_id, uint64_t connection_id,
                          std::optional<absl::Duration> connect_time, MonoTime now) {
   connection_ = connection;

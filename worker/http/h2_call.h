@@ -46,6 +46,7 @@ class H2Call : public ListNode<H2Call> {
   // From the engine: no connection could be had.
   void OnNoConnection(const absl::Status& status);
   void OnEngineStopped();
+  void OnRefused(absl::string_view why);  // the request would break or forge another
 
   // From the connection. `now` is the time of the read that brought the event.
   void OnSubmitted(H2Connection* connection, int32_t stream_id, uint64_t connection_id,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "worker/http/h2_call.h"
+#include "worker/http/request_check.h"
 
 namespace headrace::http {
 namespace {
@@ -77,7 +78,11 @@ Task<CallResult> H2Engine::Call(Request request, Receiver* receiver, StopToken s
   ++stats_.calls;
   ++live_;
   quiet_.Reset();
-  if (stopping_) {
+  // nghttp2 sends what it is given.
+  const absl::Status valid = CheckRequest(call.request());
+  if (!valid.ok()) {
+    call.OnRefused(valid.message());
+  } else if (stopping_) {
     call.OnEngineStopped();
   } else if (call.Begin()) {
     waiting_.PushBack(&call);

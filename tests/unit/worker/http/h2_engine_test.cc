@@ -92,6 +92,17 @@ TEST_F(H2EngineTest, AnUnansweredPingMeansALostConnection) {
   EXPECT_EQ(server_->stats().pings, 1);
 }
 
+// A key with a line end in it must not become a second header (cases I1).
+TEST_F(H2EngineTest, AHeaderThatWouldForgeAnotherIsNeverSent) {
+  Start();
+  Request request = Post("/ok");
+  request.headers = {{"authorization", "Bearer sk-secret\r\nx-evil: 1"}};
+  const CallResult result = One(std::move(request));
+  EXPECT_EQ(result.end, CallEnd::kNotSent);
+  EXPECT_EQ(result.sends, 0);
+  EXPECT_EQ(result.detail.find("sk-secret"), std::string::npos) << result.detail;
+}
+
 // Cases G6: too many pings end the connection at the server.
 TEST_F(H2EngineTest, ASilentStreamIsPingedNotMoreOftenThanItsPeriod) {
   tuning_.ping_after = absl::Milliseconds(60);
