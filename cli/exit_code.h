@@ -1,24 +1,13 @@
-// The exit codes of headrace, which scripts rely on: extended, never changed.
+// From statuses to exit codes, and the codes' meanings for people.
 #ifndef HEADRACE_CLI_EXIT_CODE_H_
 #define HEADRACE_CLI_EXIT_CODE_H_
 
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/outcome/exit_code.h"
 
 namespace headrace {
-
-enum class ExitCode : int {
-  kOk = 0,
-  kError = 1,
-  kUsage = 2,
-  kTooManyFailures = 3,
-  kCredentials = 4,
-  kThreshold = 5,
-  kBudget = 6,
-  kUnreachable = 7,
-  kInterrupted = 130,
-};
 
 // The code of a command that ended with `status`: usage for InvalidArgument, NotFound,
 // FailedPrecondition and OutOfRange, credentials for Unauthenticated, unreachable for Unavailable,

@@ -45,7 +45,7 @@ ExitCode RunJob(const RunRequest& request) {
   const absl::StatusOr<LocalRunEnd> run = RunLocally(options);
   if (!run.ok()) return Fail("run", run.status());
   std::printf("%s", RenderRunEnd(request.job, run->summary).c_str());
-  return static_cast<ExitCode>(run->end.exit_code);
+  return run->end.exit_code;
 }
 
 }  // namespace headrace

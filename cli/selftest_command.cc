@@ -110,7 +110,7 @@ absl::StatusOr<bool> Selftest(const SelftestFlags& flags) {
               flags.http11 ? "HTTP/1.1" : "HTTP/2 over TLS",
               static_cast<long long>(truth.peak_in_flight),
               static_cast<long long>(flags.concurrency));
-  if (truth.peak_in_flight >= flags.concurrency && end.end.exit_code == kExitOk) {
+  if (truth.peak_in_flight >= flags.concurrency && end.end.exit_code == ExitCode::kOk) {
     std::printf("the configured concurrency is the real one\n");
     return true;
   }

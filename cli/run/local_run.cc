@@ -116,9 +116,9 @@ void Interrupted(Run* run, int count) {
   if (count > 1) {
     // Everything acknowledged is on the disk; the rest is found and cut by the next start.
     std::fputs("\ninterrupted twice: leaving now; the same command resumes\n", stderr);
-    _exit(kExitInterrupted);
+    _exit(static_cast<int>(ExitCode::kInterrupted));
   }
-  run->runner.Stop("interrupted", kExitInterrupted,
+  run->runner.Stop("interrupted", ExitCode::kInterrupted,
                    "interrupted: calls under way may end; the same command resumes");
 }
 
@@ -165,6 +165,8 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   if (job.max_cost_usd > 0 && report.resumed) {
     HR_ASSIGN_OR_RETURN(runner_options.spent_usd, SpentUsd(job));
   }
+  runner_options.run_key = absl::StrCat(absl::Hex(absl::ToUnixMicros(report.first_start)), "-",
+                                        info.sha256.substr(0, 16));
   LocalRunEnd result;
   RunFacts facts;
   facts.dataset_sha256 = info.sha256;
@@ -192,7 +194,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
         LocalWorker::Start(server->InProcessChannel(), worker_options, [&run](absl::Status status) {
           if (status.ok()) return;
           run.reactor->Post([&run, status] {
-            run.runner.Stop("error", kExitError, std::string(status.message()));
+            run.runner.Stop("error", ExitCode::kError, std::string(status.message()));
           });
         }));
     std::unique_ptr<ProgressView> view =

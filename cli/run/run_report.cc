@@ -74,7 +74,7 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.job = job.name;
   summary.state = StateOf(end);
   summary.reason = end.reason;
-  summary.exit_code = end.exit_code;
+  summary.exit_code = static_cast<int>(end.exit_code);
   summary.version = Version();
   summary.dataset_path = job.dataset.path;
   summary.dataset_sha256 = facts.dataset_sha256;

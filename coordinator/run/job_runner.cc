@@ -49,7 +49,8 @@ JobRunner::JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options,
       OnBadRow(std::move(item), error);
     };
     hooks.on_error = [this](absl::Status status) {
-      Stop("error", kExitError, absl::StrCat("the dataset cannot be read: ", status.message()));
+      Stop("error", ExitCode::kError,
+           absl::StrCat("the dataset cannot be read: ", status.message()));
     };
     feeds_.push_back(std::make_unique<Feed>(ModelIndex(static_cast<uint32_t>(i)), depth, dataset,
                                             state_, dataset_thread, &work_, std::move(hooks)));
@@ -92,9 +93,9 @@ Task<JobEnd> JobRunner::Run() {
   // A stop that came when the last items were under way has stopped nothing.
   const bool all_written = state_->done() && !write_failed_;
   if (stop_.has_value() && !all_written) co_return *stop_;
-  JobEnd end{"complete", kExitOk, ""};
+  JobEnd end{"complete", ExitCode::kOk, ""};
   if (TooManyFailed(state_->failed())) {
-    end.exit_code = kExitTooManyFailed;
+    end.exit_code = ExitCode::kTooManyFailures;
     end.reason = absl::StrCat(state_->failed(), " of ", state_->total(), " items failed");
   }
   co_return end;
@@ -116,7 +117,7 @@ bool JobRunner::TooManyFailed(int64_t failed) const {
   return static_cast<double>(failed) > *limit.share * static_cast<double>(state_->total());
 }
 
-void JobRunner::Stop(std::string state, int exit_code, std::string reason) {
+void JobRunner::Stop(std::string state, ExitCode exit_code, std::string reason) {
   if (stop_.has_value() || ended_.is_set()) return;
   HR_LOG(kWarning) << "stopping: " << reason;
   stop_ = JobEnd{std::move(state), exit_code, std::move(reason)};
@@ -134,7 +135,7 @@ void JobRunner::Stop(std::string state, int exit_code, std::string reason) {
 void JobRunner::OnSessionOpen(WorkerSession* session) {
   sessions_[session->id()] = session;
   v1::CoordinatorMessage message;
-  *message.mutable_job() = ToJobSpec(job_, options_.job_id, options_.config_errors_to_stop);
+  *message.mutable_job() = ToJobSpec(job_, options_);
   session->Send(std::move(message));
   if (ended_.is_set()) SendJobDone(session);
 }
@@ -216,7 +217,7 @@ Task<void> JobRunner::ReserveIds(JobRunner* self) {
   absl::Status status = co_await self->store_->ReserveBatchIds(up_to);
   self->reserving_ = false;
   if (!status.ok()) {
-    self->Stop("error", kExitError, absl::StrCat("the journal: ", status.message()));
+    self->Stop("error", ExitCode::kError, absl::StrCat("the journal: ", status.message()));
     co_return;
   }
   self->reserved_batches_ = up_to;
@@ -302,7 +303,7 @@ void JobRunner::Hold(v1::ItemResult result) {
   std::vector<Held>& held = held_[model];
   held.push_back({std::move(result)});
   if (static_cast<int>(held.size()) < options_.config_errors_to_stop) return;
-  Stop("stopped", kExitUsage,
+  Stop("stopped", ExitCode::kUsage,
        absl::StrCat("model ", job_.models[model].label, ": ", held.size(),
                     " items failed with a configuration error and none succeeded; they stay "
                     "unattempted. The last one: ",
@@ -338,14 +339,14 @@ void JobRunner::OnBatchDone(const v1::BatchDone& done) {
   const auto code = static_cast<StopCode>(done.stop_code());
   if (code == StopCode::kAccountStop || code == StopCode::kConfigStop) {
     const ErrorClass error_class = ErrorClassFromWire(done.stop_class());
-    const int exit_code = error_class == ErrorClass::kAuth     ? kExitCredentials
-                          : error_class == ErrorClass::kConfig ? kExitUsage
-                                                               : kExitBudget;
+    const ExitCode exit_code = error_class == ErrorClass::kAuth     ? ExitCode::kCredentials
+                               : error_class == ErrorClass::kConfig ? ExitCode::kUsage
+                                                                    : ExitCode::kBudget;
     Stop("stopped", exit_code,
          absl::StrCat("model ", job_.models[model].label, ": ", ErrorClassName(error_class), ": ",
                       done.reason()));
   } else if (code == StopCode::kPolicy) {
-    Stop("stopped", kExitTooManyFailed, done.reason());
+    Stop("stopped", ExitCode::kTooManyFailures, done.reason());
   }
 }
 
@@ -389,7 +390,8 @@ Task<void> JobRunner::Commit(JobRunner* self, Resolved resolved, SessionId sessi
   if (!status.ok()) {
     self->write_failed_ = true;
     // Nothing of this chunk is acknowledged; a later start reads what is really on the disk.
-    self->Stop("error", kExitError, absl::StrCat("results cannot be written: ", status.message()));
+    self->Stop("error", ExitCode::kError,
+               absl::StrCat("results cannot be written: ", status.message()));
     self->ended_.Set();
     co_return;
   }
@@ -418,7 +420,7 @@ Task<void> JobRunner::SaveSnapshot(JobRunner* self) {
 
 void JobRunner::CheckBudget() {
   if (job_.max_cost_usd <= 0 || options_.spent_usd + totals_.cost_usd < job_.max_cost_usd) return;
-  Stop("stopped", kExitBudget,
+  Stop("stopped", ExitCode::kBudget,
        absl::StrFormat("the budget of $%.2f is used up; raise max_cost to go on",
                        job_.max_cost_usd));
 }
@@ -428,7 +430,7 @@ void JobRunner::CheckLimits() {
   if (job_.on_failure == OnFailure::kCollect) return;
   const int64_t failed = state_->failed() + state_->deferred();
   if (job_.on_failure == OnFailure::kFailFast ? failed > 0 : TooManyFailed(failed)) {
-    Stop("stopped", kExitTooManyFailed, absl::StrCat(failed, " items failed"));
+    Stop("stopped", ExitCode::kTooManyFailures, absl::StrCat(failed, " items failed"));
   }
 }
 

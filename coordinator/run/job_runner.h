@@ -25,6 +25,7 @@
 #include "common/async/task.h"
 #include "common/async/wait.h"
 #include "common/outcome/error_class.h"
+#include "common/outcome/exit_code.h"
 #include "coordinator/dataset/dataset.h"
 #include "coordinator/feed/feed.h"
 #include "coordinator/job/job.h"
@@ -37,27 +38,15 @@
 
 namespace headrace {
 
-// The exit codes that users script against (design.md).
-enum : int {
-  kExitOk = 0,
-  kExitError = 1,
-  kExitUsage = 2,
-  kExitTooManyFailed = 3,
-  kExitCredentials = 4,
-  kExitThreshold = 5,
-  kExitBudget = 6,
-  kExitUnreachable = 7,
-  kExitInterrupted = 130,
-};
-
 struct JobEnd {
   std::string state;  // "complete", "interrupted", "stopped", "error"
-  int exit_code = kExitOk;
+  ExitCode exit_code = ExitCode::kOk;
   std::string reason;  // a sentence, empty when complete
 };
 
 struct JobRunnerOptions {
   uint64_t job_id = 1;
+  std::string run_key;  // see JobSpec.run_key
   SessionOptions session;
   BatchId first_batch{1};
   int config_errors_to_stop = 20;  // identical configuration errors with no success
@@ -82,7 +71,7 @@ class JobRunner final : private SessionHost {
   Task<void> Shutdown();
 
   // Ends the run early: nothing new starts, calls under way end. The first reason is kept.
-  void Stop(std::string state, int exit_code, std::string reason);
+  void Stop(std::string state, ExitCode exit_code, std::string reason);
 
   const JobConfig& job() const { return job_; }
   const JobState& state() const { return *state_; }
@@ -162,7 +151,7 @@ class JobRunner final : private SessionHost {
 };
 
 // The job as workers see it.
-v1::JobSpec ToJobSpec(const JobConfig& job, uint64_t job_id, int config_errors_to_stop);
+v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options);
 
 }  // namespace headrace
 

@@ -34,9 +34,10 @@ void SetModel(const ModelJob& model, v1::ModelSpec* spec) {
 
 }  // namespace
 
-v1::JobSpec ToJobSpec(const JobConfig& job, uint64_t job_id, int config_errors_to_stop) {
+v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options) {
   v1::JobSpec spec;
-  spec.set_job_id(job_id);
+  spec.set_job_id(options.job_id);
+  spec.set_run_key(options.run_key);
   spec.set_name(job.name);
   for (const ModelJob& model : job.models) SetModel(model, spec.add_models());
   for (const PoolJob& pool : job.pools) {
@@ -59,7 +60,7 @@ v1::JobSpec ToJobSpec(const JobConfig& job, uint64_t job_id, int config_errors_t
   spec.set_jitter_ms(Millis(job.jitter));
   spec.set_max_retry_after_ms(Millis(job.max_retry_after));
   spec.set_max_in_flight(static_cast<uint32_t>(job.max_in_flight));
-  spec.set_config_errors_to_stop(static_cast<uint32_t>(config_errors_to_stop));
+  spec.set_config_errors_to_stop(static_cast<uint32_t>(options.config_errors_to_stop));
   return spec;
 }
 

@@ -66,6 +66,8 @@ class FakeProvider {
     result.sends = 1;
     result.http_version = 20;
     const int call = ++calls;
+    const std::string* key = http::FindHeader(request.headers, "idempotency-key");
+    if (key != nullptr) ++calls_by_key[*key];
     in_flight_peak = std::max(in_flight_peak, ++in_flight);
     const std::string model = ModelOf(request.body);
     auto own = weather_.latency_of.find(model);
@@ -96,6 +98,7 @@ class FakeProvider {
   int in_flight = 0;
   int in_flight_peak = 0;
   int answered_ok = 0;
+  std::map<std::string, int> calls_by_key;      // by idempotency key
   std::map<std::string, MonoTime> last_answer;  // by model
 
  private:
@@ -263,6 +266,7 @@ class JobSimulation : public testing::Test {
     BlockingThread thread(&reactor, /*inline_for_tests=*/true);
     JobRunnerOptions runner_options;
     runner_options.first_batch = recovery.next_batch;
+    runner_options.run_key = "run";
     JobRunner runner(&reactor, job, runner_options, dataset->get(), &thread, store->get(), &state);
     FakeProvider provider(&reactor, seed, weather);
     FakeEnvironment environment(&reactor, &provider);
@@ -285,6 +289,7 @@ class JobSimulation : public testing::Test {
     EXPECT_EQ(runner.leased_items(), 0);
     calls_ += provider.calls;
     answered_ok_ += provider.answered_ok;
+    for (const auto& [key, calls] : provider.calls_by_key) calls_by_key_[key] += calls;
     peak_ = std::max(peak_, provider.in_flight_peak);
     ok_ = state.ok();
     failed_ = state.failed();
@@ -301,7 +306,7 @@ class JobSimulation : public testing::Test {
                               StopToken stop) {
     Sleep wait(reactor, after, stop);
     const bool waited = co_await wait;
-    if (waited) runner->Stop("interrupted", kExitInterrupted, "interrupted");
+    if (waited) runner->Stop("interrupted", ExitCode::kInterrupted, "interrupted");
   }
   static Task<void> Main(Reactor* reactor, JobRunner* runner, Worker* worker, RunStore* store,
                          absl::Duration stop_at, JobEnd* end) {
@@ -348,6 +353,7 @@ class JobSimulation : public testing::Test {
   int peak_ = 0;
   int64_t ok_ = 0;
   int64_t failed_ = 0;
+  std::map<std::string, int> calls_by_key_;
   absl::Duration elapsed_;                             // virtual, of the last RunOnce
   std::map<std::string, absl::Duration> last_answer_;  // by model, of the last RunOnce
 };
@@ -356,7 +362,7 @@ TEST_F(JobSimulation, AGoodProviderGetsOneCallPerItem) {
   WriteRows(100);
   const JobEnd end = RunOnce(MakeJob(2), 1, {});
   EXPECT_EQ(end.state, "complete") << end.reason;
-  EXPECT_EQ(end.exit_code, kExitOk);
+  EXPECT_EQ(end.exit_code, ExitCode::kOk);
   EXPECT_EQ(calls_, 200);
   EXPECT_EQ(ReadLogs().size(), 200u);
   EXPECT_LE(peak_, 10);
@@ -379,7 +385,7 @@ TEST_F(JobSimulation, EveryItemHasOneLineInAnyWeather) {
     const std::map<uint64_t, ErrorClass> items = ReadLogs();
     ASSERT_EQ(items.size(), 120u);
     ASSERT_EQ(items.at(26), ErrorClass::kNeverFits);  // row 13 of model 0
-    ASSERT_EQ(end.exit_code, kExitTooManyFailed);
+    ASSERT_EQ(end.exit_code, ExitCode::kTooManyFailures);
   }
 }
 
@@ -416,7 +422,7 @@ TEST_F(JobSimulation, ABadKeyStopsTheRunAtOnceAndLeavesItemsUnattempted) {
   const JobConfig job = MakeJob(1);
   const JobEnd end = RunOnce(job, 3, weather);
   EXPECT_EQ(end.state, "stopped");
-  EXPECT_EQ(end.exit_code, kExitCredentials);
+  EXPECT_EQ(end.exit_code, ExitCode::kCredentials);
   EXPECT_THAT(end.reason, testing::HasSubstr("bad key"));
   EXPECT_LE(calls_, 20 + 10);
   EXPECT_LE(ReadLogs().size(), 20u) << "nothing failed for good";
@@ -431,7 +437,7 @@ TEST_F(JobSimulation, TheSameConfigurationErrorOnEveryRowStopsTheRun) {
   const JobConfig job = MakeJob(1);
   const JobEnd end = RunOnce(job, 5, weather);
   EXPECT_EQ(end.state, "stopped");
-  EXPECT_EQ(end.exit_code, kExitUsage);
+  EXPECT_EQ(end.exit_code, ExitCode::kUsage);
   EXPECT_THAT(end.reason, testing::HasSubstr("no such model"));
   EXPECT_LT(calls_, 60);
   EXPECT_EQ(ReadLogs().size(), 0u);
@@ -445,7 +451,7 @@ TEST_F(JobSimulation, AFewConfigurationErrorsOfASmallJobAreOutcomes) {
   weather.unknown_model = true;
   const JobEnd end = RunOnce(MakeJob(1), 5, weather);
   EXPECT_EQ(end.state, "complete");
-  EXPECT_EQ(end.exit_code, kExitTooManyFailed);
+  EXPECT_EQ(end.exit_code, ExitCode::kTooManyFailures);
   EXPECT_EQ(ReadLogs().size(), 5u);
 }
 
@@ -457,7 +463,7 @@ TEST_F(JobSimulation, FailFastStopsAndLeavesTheRestForAResume) {
   weather.bad_request = 1;  // row 13
   const JobEnd end = RunOnce(job, 7, weather);
   EXPECT_EQ(end.state, "stopped");
-  EXPECT_EQ(end.exit_code, kExitTooManyFailed);
+  EXPECT_EQ(end.exit_code, ExitCode::kTooManyFailures);
   EXPECT_LT(ReadLogs().size(), 60u);
 }
 
@@ -566,6 +572,9 @@ TEST_F(JobSimulation, AnInterruptionGivesBackWhatWaitsForARetry) {
   ASSERT_GT(starts, 1);
   EXPECT_EQ(end.state, "complete") << end.reason;
   EXPECT_EQ(failed_, 0) << "an item lost its further attempts to an interruption";
+  // One key per item, in all its attempts and in every start.
+  EXPECT_EQ(calls_by_key_.size(), 60u);
+  EXPECT_GE(calls_by_key_["run-0"], 2);
   EXPECT_EQ(ReadLogs().size(), 60u);
 }
 

@@ -53,6 +53,7 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
   progress.begun = reactor_->Now();
   progress.started = reactor_->WallNow();
 
+  input.request.idempotency_key = input.idempotency_key;
   absl::StatusOr<provider::BuiltRequest> built = model_->codec->Build(input.request);
   if (!built.ok()) {
     model_->starts.Release();

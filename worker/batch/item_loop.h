@@ -98,6 +98,7 @@ struct ItemInput {
   absl::string_view custom_id;
   absl::string_view expected;
   provider::ItemRequest request;
+  std::string idempotency_key;  // of the request; empty: none
   uint32_t pass = 1;
   BatchId batch;
   absl::string_view worker;

@@ -1,6 +1,10 @@
 #include "worker/session/held_batch.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/outcome/result_line.h"
 
 namespace headrace {
 namespace {
@@ -31,6 +35,7 @@ int64_t Micros(absl::Duration duration) { return duration / absl::Microseconds(1
 HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
                      Gate* gate, Random* random, StopToken kill, Hooks hooks)
     : grant_(std::move(grant)),
+      run_key_(job.run_key()),
       model_(model),
       hooks_(hooks),
       loop_(reactor, model, gate, random),
@@ -91,6 +96,8 @@ Task<ItemOutcome> HeldBatch::Run(size_t index, StopToken start, StopToken call) 
   input.request.messages_json = item.messages_json();
   input.request.body = item.body();
   input.request.url = item.url();
+  // The same in every attempt, pass and start of the run.
+  if (!run_key_.empty()) input.idempotency_key = absl::StrCat(run_key_, "-", item.item());
   input.pass = grant_.pass();
   input.batch = id();
   input.worker = hooks_.worker;
@@ -124,6 +131,20 @@ void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
   result.set_total_us(Micros(outcome.times.total));
   result.set_message(std::move(outcome.message));
   result.set_http_status(outcome.http_status);
+  if (result.line().empty() && outcome.kind == ItemOutcome::Kind::kFailed) {
+    // The item threw before it could write its line.
+    ResultLine line;
+    line.item = ItemId(item.item());
+    line.row = RowIndex(item.row());
+    line.model = model_->label;
+    line.custom_id = item.custom_id();
+    line.error_class = outcome.error_class;
+    line.error_message = result.message();
+    line.pass = grant_.pass();
+    line.batch = id();
+    line.worker = hooks_.worker;
+    AppendResultLine(line, result.mutable_line());
+  }
   hooks_.outbox->Add(std::move(result));
   hooks_.on_item_finished(hooks_.context, model_);
 }

@@ -50,6 +50,7 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   void OnOutcome(size_t index, ItemOutcome outcome) override;
 
   const v1::Grant grant_;
+  const std::string run_key_;
   ModelRuntime* const model_;
   const Hooks hooks_;
   v1::BatchDone done_;

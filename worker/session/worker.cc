@@ -28,6 +28,16 @@ constexpr int64_t kMaxWaiting = 8192;
 // Rates say something after this many beats.
 constexpr int64_t kBeatsToTrust = 10;
 
+// Answers a grant that this worker cannot run.
+v1::BatchDone GivenBack(const v1::Grant& grant) {
+  v1::BatchDone done;
+  done.set_batch_id(grant.batch_id());
+  done.set_epoch(grant.epoch());
+  done.set_job_id(grant.job_id());
+  for (const v1::Item& item : grant.items()) done.add_not_started(item.item());
+  return done;
+}
+
 std::string AccountOf(const v1::ModelSpec& model) {
   return absl::StrCat(model.endpoint(), "\n", model.api_key().env(), "\n", model.api_key().file());
 }
@@ -298,6 +308,10 @@ void Worker::OnGrant(v1::Grant grant) {
   auto job = jobs_.find(grant.job_id());
   if (job == jobs_.end() || grant.model() >= job->second->models.size() || batches_.contains(id)) {
     HR_LOG(kWarning) << "a grant of batch " << id << " does not fit what this worker knows";
+    // A batch that is held already will be answered; any other would be leased for ever.
+    if (!batches_.contains(id)) outbox_.Add(GivenBack(grant));
+    outbox_.Flush();
+    WakeWriter();
     return;
   }
   ModelRuntime* model = job->second->models[grant.model()].get();
