@@ -11,7 +11,8 @@
 namespace headrace {
 
 // Until BlockStopSignals(): SIGINT or SIGTERM says that nothing was sent and ends the process with
-// kExitInterrupted. For what a process does before its reactor runs. Ignored signals stay ignored.
+// ExitCode::kInterrupted. For what a process does before its reactor runs. Ignored signals stay
+// ignored.
 void ExitOnStopSignals();
 
 // Blocks SIGINT and SIGTERM in the calling thread and those it starts from then on, so that only a
