@@ -363,6 +363,16 @@ void JudgeMessages(absl::string_view body, Judgement* judgement) {
   JudgeContent(content, judgement);
 }
 
+// More tokens than any call can have are an invention of the server; the sums of a job stay far
+// from the end of their type. Chosen, not measured.
+constexpr int64_t kMaxTokens = 1'000'000'000;
+
+std::optional<int64_t> ReadTokens(JsonReader* json) {
+  const std::optional<int64_t> value = RawToInt(json->Skip());
+  if (!value || *value < 0 || *value > kMaxTokens) return std::nullopt;
+  return value;
+}
+
 void ReadUsageDetails(JsonReader* json, Usage* usage) {
   absl::string_view key;
   if (!json->EnterObject()) {
@@ -370,8 +380,8 @@ void ReadUsageDetails(JsonReader* json, Usage* usage) {
     return;
   }
   while (json->NextKey(&key)) {
-    const std::optional<int64_t> value = RawToInt(json->Skip());
-    if (!value || *value < 0) continue;
+    const std::optional<int64_t> value = ReadTokens(json);
+    if (!value) continue;
     if (key == "cached_tokens") usage->cached_tokens = value;
     if (key == "reasoning_tokens") usage->reasoning_tokens = value;
   }
@@ -390,8 +400,8 @@ void ReadUsage(absl::string_view raw, Usage* usage) {
       ReadUsageDetails(&json, usage);
       continue;
     }
-    const std::optional<int64_t> value = RawToInt(json.Skip());
-    if (!value || *value < 0) continue;
+    const std::optional<int64_t> value = ReadTokens(&json);
+    if (!value) continue;
     if (key == "prompt_tokens" || key == "input_tokens") {
       usage->prompt_tokens = value;
     } else if (key == "completion_tokens" || key == "output_tokens") {

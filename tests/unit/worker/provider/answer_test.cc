@@ -211,6 +211,17 @@ TEST(AnswerText, EveryTextPartIsRead) {  // C11
   }
 }
 
+TEST(ReadUsage, AnAbsurdCountOverflowsNoSum) {
+  Usage usage;
+  ReadUsage(R"({"input_tokens":9223372036854775807,"completion_tokens":1000000001,)"
+            R"("cache_read_input_tokens":9223372036854775807,)"
+            R"("prompt_tokens_details":{"cached_tokens":9223372036854775807}})",
+            &usage);
+  EXPECT_EQ(usage.prompt_tokens, std::nullopt);
+  EXPECT_EQ(usage.completion_tokens, std::nullopt);
+  EXPECT_EQ(usage.cached_tokens, std::nullopt);
+}
+
 TEST(ReadUsage, EveryDialectAndNoInventedNumbers) {
   Usage usage;
   ReadUsage(
