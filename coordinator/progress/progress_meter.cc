@@ -109,11 +109,14 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
   }
 
   std::map<std::string, PoolSum> pools;
+  int64_t throttled = 0;
   for (const WorkerSession* session : runner.sessions()) {
     const v1::Beat& beat = session->last_beat();
     ++out.workers;
     out.in_flight += beat.in_flight();
     out.gate_waiting += beat.gate_waiting();
+    throttled += static_cast<int64_t>(beat.throttled_total());
+    if (out.in_flight == 0 && out.waiting_for.empty()) out.waiting_for = beat.waiting_for();
     for (const v1::PoolState& pool : beat.pools()) {
       PoolSum& sum = pools[pool.pool()];
       // Pools in memory are each worker's own; shared ones report the same numbers.
@@ -124,6 +127,7 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
     }
   }
   out.max_in_flight = runner.job().max_in_flight;
+  if (finished || out.in_flight > 0) out.waiting_for.clear();
   AddPools(runner, pools, &out);
   // Without a worker nobody tells: the last numbers stay, also in the last line of a run.
   if (out.workers > 0 || pools_.empty()) {
@@ -138,7 +142,8 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
   out.queue_p95 = Quantile(totals.queue_us, 0.95);
   out.network_p50 = Quantile(totals.network_us, 0.5);
   out.network_p95 = Quantile(totals.network_us, 0.95);
-  out.throttled = totals.throttled;
+  // The workers count at once, the totals when an item ends; workers that have left count no more.
+  out.throttled = std::max(totals.throttled, throttled);
   out.retries = totals.retries;
   for (const ModelTotals& model : totals.models) {
     if (model.priced) out.cost_usd = totals.cost_usd;

@@ -327,7 +327,9 @@ void JobRunner::ReleaseHeldAtEnd() {
         !state_->has_untaken(index) && state_->outstanding(index) == held;
     if (held > 0 && rest_of_pass_is_done) ReleaseHeld(model, &resolved);
   }
-  if (!resolved.records.empty()) StartCommit(std::move(resolved), SessionId(0), 0);
+  if (!resolved.records.empty() || !resolved.deferred.empty()) {
+    StartCommit(std::move(resolved), SessionId(0), 0);
+  }
 }
 
 void JobRunner::OnBatchDone(const v1::BatchDone& done) {
@@ -339,9 +341,10 @@ void JobRunner::OnBatchDone(const v1::BatchDone& done) {
   const auto code = static_cast<StopCode>(done.stop_code());
   if (code == StopCode::kAccountStop || code == StopCode::kConfigStop) {
     const ErrorClass error_class = ErrorClassFromWire(done.stop_class());
-    const ExitCode exit_code = error_class == ErrorClass::kAuth     ? ExitCode::kCredentials
-                               : error_class == ErrorClass::kConfig ? ExitCode::kUsage
-                                                                    : ExitCode::kBudget;
+    const ExitCode exit_code = error_class == ErrorClass::kAuth      ? ExitCode::kCredentials
+                               : error_class == ErrorClass::kConfig  ? ExitCode::kUsage
+                               : error_class == ErrorClass::kConnect ? ExitCode::kError
+                                                                     : ExitCode::kBudget;
     Stop("stopped", exit_code,
          absl::StrCat("model ", job_.models[model].label, ": ", ErrorClassName(error_class), ": ",
                       done.reason()));

@@ -45,6 +45,11 @@ struct Weather {
   // How long calls take, of all models and of single ones.
   std::pair<absl::Duration, absl::Duration> latency{absl::Milliseconds(5), absl::Seconds(2)};
   std::map<std::string, std::pair<absl::Duration, absl::Duration>> latency_of;
+  bool two_troubles = false;  // by item, always: rows with an odd number 500, the others 404
+  // No connection can be made in between, counted from the start.
+  absl::Duration outage_begin = absl::InfiniteDuration();
+  absl::Duration outage_end = absl::InfiniteDuration();
+  bool no_client = false;  // the worker cannot make a client, e.g. for want of a CA bundle
 };
 
 std::string ModelOf(absl::string_view body) {
@@ -57,11 +62,18 @@ std::string ModelOf(absl::string_view body) {
 class FakeProvider {
  public:
   FakeProvider(Reactor* reactor, uint64_t seed, Weather weather)
-      : reactor_(reactor), random_(seed), weather_(weather) {}
+      : reactor_(reactor), random_(seed), weather_(weather), begun_(reactor->Now()) {}
 
   Task<http::CallResult> Call(http::Request request, http::Receiver* receiver, StopToken stop) {
     http::CallResult result;
     result.stamps.queued = reactor_->Now();
+    const absl::Duration age = reactor_->Now() - begun_;
+    if (age >= weather_.outage_begin && age < weather_.outage_end) {
+      result.end = http::CallEnd::kNotSent;
+      result.detail = "connection refused";
+      result.stamps.end = reactor_->Now();
+      co_return result;
+    }
     result.stamps.sent = reactor_->Now();
     result.sends = 1;
     result.http_version = 20;
@@ -102,6 +114,10 @@ class FakeProvider {
   std::map<std::string, MonoTime> last_answer;  // by model
 
  private:
+  static bool IsOdd(absl::string_view body) {
+    const size_t end = body.find(" of many");
+    return end != absl::string_view::npos && end > 0 && (body[end - 1] - '0') % 2 == 1;
+  }
   void Send(int status, absl::string_view body, http::Receiver* receiver,
             http::CallResult* result) {
     result->status = status;
@@ -119,7 +135,9 @@ class FakeProvider {
       Send(500, R"({"error":{"message":"oops"}})", receiver, result);
     } else if (weather_.broken_row && absl::StrContains(request.body, "question 3 ")) {
       Send(500, R"({"error":{"message":"oops"}})", receiver, result);
-    } else if (weather_.unknown_model) {
+    } else if (weather_.two_troubles && IsOdd(request.body)) {
+      Send(500, R"({"error":{"message":"oops"}})", receiver, result);
+    } else if (weather_.unknown_model || weather_.two_troubles) {
       Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver,
            result);
     } else if (absl::StrContains(request.body, "question 13 ") && weather_.bad_request > 0) {
@@ -142,6 +160,7 @@ class FakeProvider {
   Random random_;
   const Weather weather_;
   std::set<std::string> seen_;
+  const MonoTime begun_;
 };
 
 class FakeEngine final : public http::Engine {
@@ -160,10 +179,11 @@ class FakeEngine final : public http::Engine {
 
 class FakeEnvironment final : public WorkerEnvironment {
  public:
-  FakeEnvironment(Reactor* reactor, FakeProvider* provider)
-      : reactor_(reactor), provider_(provider) {}
+  FakeEnvironment(Reactor* reactor, FakeProvider* provider, bool no_client)
+      : reactor_(reactor), provider_(provider), no_client_(no_client) {}
   absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource&) override { return Secret("sk-test"); }
   absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec&) override {
+    if (no_client_) return absl::InvalidArgumentError("CA bundle ca.pem: no such file");
     return std::make_unique<FakeEngine>(provider_);
   }
   absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) override {
@@ -185,6 +205,7 @@ class FakeEnvironment final : public WorkerEnvironment {
  private:
   Reactor* const reactor_;
   FakeProvider* const provider_;
+  const bool no_client_;
 };
 
 class StateRecovery final : public RecoveryVisitor {
@@ -269,7 +290,7 @@ class JobSimulation : public testing::Test {
     runner_options.run_key = "run";
     JobRunner runner(&reactor, job, runner_options, dataset->get(), &thread, store->get(), &state);
     FakeProvider provider(&reactor, seed, weather);
-    FakeEnvironment environment(&reactor, &provider);
+    FakeEnvironment environment(&reactor, &provider, weather.no_client);
     WorkerOptions worker_options;
     worker_options.id = "w";
     worker_options.max_in_flight = 1000;  // the job asks for less
@@ -453,6 +474,73 @@ TEST_F(JobSimulation, AFewConfigurationErrorsOfASmallJobAreOutcomes) {
   EXPECT_EQ(end.state, "complete");
   EXPECT_EQ(end.exit_code, ExitCode::kTooManyFailures);
   EXPECT_EQ(ReadLogs().size(), 5u);
+}
+
+TEST_F(JobSimulation, FewConfigurationErrorsBesideOtherFailuresDoNotHangTheRun) {
+  WriteRows(12);
+  Weather weather;
+  weather.two_troubles = true;
+  const JobEnd end = RunOnce(MakeJob(2), 6, weather);
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(end.exit_code, ExitCode::kTooManyFailures);
+  std::map<uint64_t, ErrorClass> items = ReadLogs();
+  ASSERT_EQ(items.size(), 24u);
+  for (uint64_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(items[i], i / 2 % 2 == 1 ? ErrorClass::kServerError : ErrorClass::kConfig) << i;
+  }
+}
+
+TEST_F(JobSimulation, AClientThatCannotBeMadeStopsTheRunWithItsReason) {
+  WriteRows(10);
+  Weather weather;
+  weather.no_client = true;
+  const JobEnd end = RunOnce(MakeJob(2), 6, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(end.reason, testing::HasSubstr("CA bundle ca.pem"));
+  EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(JobSimulation, AProviderThatIsNeverReachedStopsTheRunAndNoItemIsLost) {
+  WriteRows(30);
+  Weather weather;
+  weather.outage_begin = absl::ZeroDuration();
+  const JobConfig job = MakeJob(2);
+  const JobEnd end = RunOnce(job, 11, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, ExitCode::kError);
+  EXPECT_THAT(end.reason, testing::HasSubstr("cannot be reached"));
+  EXPECT_THAT(end.reason, testing::HasSubstr("connection refused"));
+  EXPECT_TRUE(ReadLogs().empty());
+  EXPECT_EQ(RunOnce(job, 12, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 60u);
+  EXPECT_EQ(failed_, 0);
+}
+
+TEST_F(JobSimulation, AnOutageInTheMiddleOfARunIsWaitedOutAndCostsNoItem) {
+  WriteRows(60);
+  Weather weather;
+  weather.outage_begin = absl::Seconds(3);
+  weather.outage_end = absl::Minutes(5);  // many times the batch's deadline
+  const JobEnd end = RunOnce(MakeJob(1), 13, weather);
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(end.exit_code, ExitCode::kOk);
+  EXPECT_EQ(ReadLogs().size(), 60u);
+  EXPECT_EQ(failed_, 0);
+}
+
+TEST_F(JobSimulation, AnOutageWithoutAnEndStopsTheRunAndNoItemIsLost) {
+  WriteRows(60);
+  Weather weather;
+  weather.outage_begin = absl::Seconds(3);
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 14, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, ExitCode::kError);
+  EXPECT_EQ(failed_, 0);
+  EXPECT_EQ(RunOnce(job, 15, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 60u);
+  EXPECT_EQ(failed_, 0);
 }
 
 TEST_F(JobSimulation, FailFastStopsAndLeavesTheRestForAResume) {

@@ -14,6 +14,18 @@ namespace {
 
 // Messages of failures travel in every result chunk. Chosen, not measured.
 constexpr size_t kMaxMessageBytes = 2000;
+// A refusal is shown in one line of the progress. Chosen, not measured.
+constexpr size_t kMaxRefusalBytes = 160;
+
+// Why no model of the account is called any more after `reply`.
+std::string StopMessage(const provider::Reply& reply, const RetryRule::Decision& decision) {
+  if (reply.error_class == ErrorClass::kConnect) {
+    return absl::StrCat("the provider cannot be reached: ", reply.message);
+  }
+  if (decision.kind != RetryRule::Decision::Kind::kParked) return reply.message;
+  return absl::StrCat("the provider asks to wait ", headrace::FormatDuration(decision.wait), ": ",
+                      reply.message);
+}
 
 }  // namespace
 
@@ -86,19 +98,16 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
     if (progress.result.end == http::CallEnd::kCancelled) {
       co_return Cancelled(&progress, call.reason());
     }
-    if (progress.reply.error_class == ErrorClass::kNone) co_return Finish(&progress);
+    if (progress.reply.error_class == ErrorClass::kNone) {
+      model_->last_contact = reactor_->Now();
+      gate_->refusal.clear();
+      co_return Finish(&progress);
+    }
 
-    const ErrorClassInfo& info = GetErrorClassInfo(progress.reply.error_class);
-    RetryRule::Decision decision =
-        progress.rule.Next(progress.reply.error_class, progress.reply.retry_after, random_);
-    if (info.attempt == AttemptRule::kThrottle) ++gate_->throttled;
-    const bool parked = decision.kind == RetryRule::Decision::Kind::kParked;
-    if (info.stop == StopRule::kAccount || parked) {
-      StopAccount(progress.reply.error_class,
-                  parked ? absl::StrCat("the provider asks to wait ",
-                                        headrace::FormatDuration(decision.wait), ": ",
-                                        progress.reply.message)
-                         : progress.reply.message);
+    const RetryRule::Decision decision = Decide(&progress);
+    if (GetErrorClassInfo(progress.reply.error_class).stop == StopRule::kAccount ||
+        decision.kind == RetryRule::Decision::Kind::kParked) {
+      StopAccount(progress.reply.error_class, StopMessage(progress.reply, decision));
       // The item did nothing wrong: it stays unattempted, and a later run starts it again.
       co_return NotStarted(&progress, StopReason{StopCode::kAccountStop, model_->stopped.message});
     }
@@ -126,14 +135,43 @@ void ItemLoop::StopAccount(ErrorClass error_class, std::string message) {
 ItemOutcome ItemLoop::Interrupted(Progress* progress, StopReason reason) {
   // Where the time is up, a failed attempt is the item's outcome, or the item might come back for
   // ever; "later" is none. Every other stop ends the run or this worker, and takes no attempts from
-  // the item.
-  if (reason.code == StopCode::kDeadline && progress->rule.counted() > 0) return Finish(progress);
+  // the item. A provider that is out of reach for a while is no failure of the item.
+  const bool outage =
+      progress->reply.error_class == ErrorClass::kConnect && model_->last_contact.has_value();
+  if (reason.code == StopCode::kDeadline && progress->rule.counted() > 0 && !outage) {
+    return Finish(progress);
+  }
   ItemOutcome outcome = NotStarted(progress, std::move(reason));
   if (progress->possibly_billed == 0) return outcome;
   outcome.kind = ItemOutcome::Kind::kCancelled;
   outcome.error_class = ErrorClass::kCancelled;
   outcome.possibly_billed = progress->possibly_billed;
   return outcome;
+}
+
+RetryRule::Decision ItemLoop::Decide(Progress* progress) {
+  using Kind = RetryRule::Decision::Kind;
+  const provider::Reply& reply = progress->reply;
+  const bool unreached = reply.error_class == ErrorClass::kConnect;
+  const bool throttled = GetErrorClassInfo(reply.error_class).attempt == AttemptRule::kThrottle;
+  if (throttled) ++gate_->throttled;
+  if (throttled || unreached) gate_->refusal = ExcerptUtf8(reply.message, kMaxRefusalBytes);
+  if (!unreached) {
+    model_->last_contact = reactor_->Now();
+    return progress->rule.Next(reply.error_class, reply.retry_after, random_,
+                               reply.possibly_billed);
+  }
+  // A provider out of reach is nobody's failure: no item may be lost to it. One that was never
+  // reached is given an item's attempts; one that was is waited for as long as it may ask for.
+  if (!model_->last_contact.has_value()) {
+    RetryRule::Decision decision = progress->rule.Next(reply.error_class, std::nullopt, random_);
+    if (decision.kind == Kind::kFinal) decision.kind = Kind::kParked;
+    return decision;
+  }
+  if (reactor_->Now() - *model_->last_contact > model_->retry.max_retry_after) {
+    return {Kind::kParked, {}};
+  }
+  return progress->rule.NextUnsent(random_);
 }
 
 Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ class Gate {
   int64_t backing_off = 0;
   int64_t peak_on_the_wire = 0;
   uint64_t throttled = 0;
+  std::string refusal;  // what the last attempt met that only waiting helps; empty after an answer
 
  private:
   Semaphore permits_;
@@ -86,6 +88,7 @@ struct ModelRuntime {
   int64_t backing_off = 0;
   Histogram network_us;  // of answered attempts
   ItemFlow flow;
+  std::optional<MonoTime> last_contact;  // when an attempt last reached the provider
   // Called once when the account stops, after `stopped` is set.
   void (*on_account_stop)(void* context, ModelRuntime* model) = nullptr;
   void* context = nullptr;
@@ -128,6 +131,8 @@ class ItemLoop {
   void SettleAndLearn(Progress* progress);
   ItemOutcome Interrupted(Progress* progress, StopReason reason);
   void StopAccount(ErrorClass error_class, std::string message);
+  // What follows a failed attempt.
+  RetryRule::Decision Decide(Progress* progress);
   ItemOutcome NotStarted(Progress* progress, StopReason reason);
   ItemOutcome Cancelled(Progress* progress, StopReason reason);
   ItemOutcome Finish(Progress* progress);

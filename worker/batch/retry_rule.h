@@ -32,8 +32,14 @@ class RetryRule {
 
   explicit RetryRule(const RetryOptions& options) : options_(options) {}
 
-  // After an attempt that failed with `error_class`; `hint` is the provider's Retry-After.
-  Decision Next(ErrorClass error_class, std::optional<absl::Duration> hint, Random* random);
+  // After an attempt that failed with `error_class`; `hint` is the provider's Retry-After. An
+  // attempt that may have been billed always counts: "later" in the middle of an answer costs
+  // money.
+  Decision Next(ErrorClass error_class, std::optional<absl::Duration> hint, Random* random,
+                bool possibly_billed = false);
+  // After an attempt that never left this machine, on the way to a provider that answers otherwise:
+  // nothing is counted.
+  Decision NextUnsent(Random* random);
 
   int counted() const { return counted_; }      // attempts taken from the budget
   int throttled() const { return throttled_; }  // attempts that were only told "later"
@@ -42,6 +48,7 @@ class RetryRule {
   const RetryOptions options_;
   int counted_ = 0;
   int throttled_ = 0;
+  int unsent_ = 0;
   int once_ = 0;  // failures of classes that are retried only once
 };
 

@@ -473,6 +473,9 @@ v1::Beat Worker::MakeBeat() const {
   beat.set_backing_off(static_cast<uint32_t>(gate_.backing_off));
   beat.set_unacked_bytes(outbox_.unacked_bytes());
   beat.set_throttled_total(gate_.throttled);
+  if (gate_.on_the_wire == 0 && !batches_.empty() && !gate_.refusal.empty()) {
+    beat.set_waiting_for(absl::StrCat("the provider: ", gate_.refusal));
+  }
   int64_t connections = 0;
   for (const auto& [endpoint, client] : clients_) connections += client->stats().connections;
   beat.set_connections(static_cast<uint32_t>(connections));

@@ -142,8 +142,11 @@ retry: {{attempts: 2, first_delay: 5ms, jitter: 1ms}}
 output: {{dir: out}}
 """)
         ended = self.headrace("run", "job.yaml", "--progress", "none")
-        self.assert_code(ended, 3)
-        self.assertEqual(self.assert_each_item_once("out", 2).failed_by_class(), {"connect": 2})
+        self.assert_code(ended, 1)
+        self.assertIn("cannot be reached", ended.out)
+        for log in ("results.jsonl", "errors.jsonl"):
+            path = self.path(os.path.join("out", log))
+            self.assertFalse(os.path.exists(path) and os.path.getsize(path), log)
 
     # What looks bad and is not.
 

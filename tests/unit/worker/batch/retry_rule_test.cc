@@ -37,6 +37,28 @@ TEST(RetryRule, ThrottledAttemptsDoNotUseUpTheBudget) {
   EXPECT_EQ(rule.Next(ErrorClass::kServerError, std::nullopt, &random).kind, Kind::kRetry);
 }
 
+TEST(RetryRule, AnOverloadAfterPartOfAnAnswerIsNotPaidForWithoutEnd) {
+  Random random(1);
+  RetryRule rule(WithoutJitter());
+  const auto next = [&rule, &random] {
+    return rule.Next(ErrorClass::kOverloaded, std::nullopt, &random, /*possibly_billed=*/true).kind;
+  };
+  EXPECT_EQ(next(), Kind::kRetry);
+  EXPECT_EQ(next(), Kind::kRetry);
+  EXPECT_EQ(next(), Kind::kFinal);
+}
+
+TEST(RetryRule, AnAttemptThatWasNeverSentUsesUpNothing) {
+  Random random(1);
+  RetryRule rule(WithoutJitter());
+  EXPECT_EQ(rule.NextUnsent(&random).wait, absl::Milliseconds(500));
+  EXPECT_EQ(rule.NextUnsent(&random).wait, absl::Seconds(1));
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rule.NextUnsent(&random).kind, Kind::kRetry);
+  EXPECT_EQ(rule.NextUnsent(&random).wait, absl::Seconds(8));
+  EXPECT_EQ(rule.counted(), 0);
+  EXPECT_EQ(rule.throttled(), 0);
+}
+
 TEST(RetryRule, AThrottledAttemptWithoutAHintWaitsAllTheSame) {
   Random random(1);
   RetryRule rule(WithoutJitter());
