@@ -52,9 +52,10 @@ Task<bool> ItemLoop::Ready(StopToken stop) {
 }
 
 absl::Duration ItemLoop::ExpectedCallTime() const {
-  // Fewer answers say nothing about a tail. Chosen, not measured.
+  // Fewer answers say nothing about a tail: then a call may take all of its time. Chosen, not
+  // measured.
   constexpr int64_t kEnough = 20;
-  if (model_->network_us.count() < kEnough) return absl::ZeroDuration();
+  if (model_->network_us.count() < kEnough) return model_->timeouts.total;
   return absl::Microseconds(model_->network_us.Quantile(0.95)) * 1.25;
 }
 

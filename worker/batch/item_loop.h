@@ -119,7 +119,7 @@ class ItemLoop {
   // Runs `input` to its outcome; see ItemRunner::Run. No attempt starts after `start_deadline`.
   Task<ItemOutcome> Run(ItemInput input, MonoTime start_deadline, StopToken start, StopToken call);
 
-  // A cautious guess of how long a call takes, zero while nothing is known.
+  // A cautious guess of how long a call takes; its time limit while nothing is known.
   absl::Duration ExpectedCallTime() const;
 
  private:

@@ -1,6 +1,8 @@
 #include "worker/session/worker.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,11 +17,24 @@ namespace {
 
 constexpr uint32_t kProtocolVersion = 1;
 
-// Items that wait for a pool's quota hold a permit of the gate each, so there may be few of them,
-// half of the gate over all models, and enough that the dispatcher can book ahead. Chosen, not
-// measured.
-int64_t LineLength(int64_t max_in_flight, int models) {
-  return std::clamp<int64_t>(max_in_flight / (2 * std::max(models, 1)), 1, 256);
+// The places in line before the gate, for each model. Items that wait for a pool's quota hold a
+// permit of the gate each, so the lines take half of it together, where that gives the lightest
+// model a place. The gate serves in the order of asking, so full lines share it in proportion to
+// their lengths: these go by weight. Chosen, not measured.
+std::vector<int64_t> LineLengths(int64_t max_in_flight, const v1::JobSpec& spec) {
+  constexpr double kMaxRatio = 64;
+  constexpr int64_t kMaxLine = 256;
+  double lightest = std::numeric_limits<double>::max();
+  for (const v1::ModelSpec& model : spec.models()) lightest = std::min(lightest, model.weight());
+  std::vector<int64_t> lengths;
+  int64_t sum = 0;
+  for (const v1::ModelSpec& model : spec.models()) {
+    lengths.push_back(std::lround(std::min(model.weight() / lightest, kMaxRatio)));
+    sum += lengths.back();
+  }
+  const int64_t scale = std::max<int64_t>(max_in_flight / (2 * std::max<int64_t>(sum, 1)), 1);
+  for (int64_t& length : lengths) length = std::clamp<int64_t>(length * scale, 1, kMaxLine);
+  return lengths;
 }
 
 // Of the items in hand that wait for their turn, for each model. Chosen, not measured.
@@ -229,9 +244,10 @@ void Worker::OnJob(const v1::JobSpec& spec) {
           std::make_unique<quota::Admission>(reactor_, job->store.get(), pool.name(), prefix);
     }
   }
+  const std::vector<int64_t> lines = LineLengths(gate_.permits().capacity(), spec);
   for (int i = 0; i < spec.models_size(); ++i) {
-    job->models.push_back(std::make_unique<ModelRuntime>(
-        reactor_, LineLength(gate_.permits().capacity(), spec.models_size()), drain_.token()));
+    job->models.push_back(
+        std::make_unique<ModelRuntime>(reactor_, lines[static_cast<size_t>(i)], drain_.token()));
     ModelRuntime* model = job->models.back().get();
     model->job_id = spec.job_id();
     model->model = static_cast<uint32_t>(i);
@@ -378,8 +394,14 @@ void Worker::OnAccountStop(void* context, ModelRuntime* model) {
 int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
   if (drain_.stopped()) return 0;
   const int64_t gate = gate_.permits().capacity();
-  const auto models = static_cast<int64_t>(job.models.size());
-  if (model.flow.beats < kBeatsToTrust) return std::max<int64_t>(gate * 3 / 2 / models, 1);
+  if (model.flow.beats < kBeatsToTrust) {
+    // Its share of the gate by weight and half as much again, and always enough for its line.
+    double weights = 0;
+    for (const std::unique_ptr<ModelRuntime>& other : job.models) weights += other->weight;
+    const auto share = static_cast<int64_t>(
+        std::ceil(static_cast<double>(gate) * model.weight / std::max(weights, model.weight)));
+    return share + std::max(share / 2, model.starts.capacity());
+  }
   // What is under way, however long it takes, and behind it what starts within about a second. Half
   // of what is under way lets a model grow into a gate that others have left.
   const int64_t busy = model.on_the_wire + model.backing_off;
