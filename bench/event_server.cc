@@ -2,6 +2,7 @@
 // --event-bytes every --interval-ms, out of phase with the others, until the client leaves. Each
 // event begins with "data: t=<nanoseconds of CLOCK_MONOTONIC>".
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -204,6 +205,9 @@ class Listener final : public FdHandler {
     while (true) {
       const int fd = accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) return;
+      // Nagle's algorithm would hold events back until the last ones are acknowledged.
+      const int one = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
       SslPtr ssl;
       if (context_ != nullptr) {
         ssl.reset(SSL_new(context_));
