@@ -22,8 +22,8 @@
 #include "common/async/epoll_reactor.h"
 #include "common/async/wait.h"
 #include "common/base/log.h"
-#include "worker/http/tls.h"
-#include "worker/http/transport.h"
+#include "common/net/tls.h"
+#include "common/net/transport.h"
 
 namespace headrace::http {
 namespace {
@@ -41,7 +41,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(1);
 
 class Connection final : public FdHandler {
  public:
-  Connection(Reactor* reactor, const Flags* flags, Transport transport)
+  Connection(Reactor* reactor, const Flags* flags, net::Transport transport)
       : reactor_(reactor), flags_(flags), transport_(std::move(transport)) {
     nghttp2_session_callbacks* callbacks = nullptr;
     nghttp2_session_callbacks_new(&callbacks);
@@ -100,9 +100,9 @@ class Connection final : public FdHandler {
     char buffer[16 * 1024];
     while (!closed_) {
       size_t count = 0;
-      const Transport::Io io = transport_.Read(buffer, sizeof(buffer), &count);
-      if (io == Transport::Io::kWouldBlock) break;
-      if (io != Transport::Io::kOk ||
+      const net::Transport::Io io = transport_.Read(buffer, sizeof(buffer), &count);
+      if (io == net::Transport::Io::kWouldBlock) break;
+      if (io != net::Transport::Io::kOk ||
           nghttp2_session_mem_recv(session_, reinterpret_cast<uint8_t*>(buffer), count) < 0) {
         return Close();
       }
@@ -136,9 +136,9 @@ class Connection final : public FdHandler {
     while (!closed_) {
       while (!out_.empty()) {
         size_t count = 0;
-        const Transport::Io io = transport_.Write(out_.data(), out_.size(), &count);
-        if (io == Transport::Io::kWouldBlock) return;  // the next tick tries again
-        if (io != Transport::Io::kOk) return Close();
+        const net::Transport::Io io = transport_.Write(out_.data(), out_.size(), &count);
+        if (io == net::Transport::Io::kWouldBlock) return;  // the next tick tries again
+        if (io != net::Transport::Io::kOk) return Close();
         out_.erase(0, count);
       }
       const uint8_t* data = nullptr;
@@ -160,7 +160,7 @@ class Connection final : public FdHandler {
 
   Reactor* const reactor_;
   const Flags* const flags_;
-  Transport transport_;
+  net::Transport transport_;
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, Stream> streams_;
   std::string out_;
@@ -180,7 +180,7 @@ int SelectH2(SSL* ssl, const unsigned char** out, unsigned char* out_size, const
 class Listener final : public FdHandler {
  public:
   Listener(Reactor* reactor, const Flags* flags) : reactor_(reactor), flags_(flags) {
-    fd_ = UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    fd_ = net::UniqueFd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const int one = 1;
     setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     sockaddr_in address{};
@@ -208,20 +208,20 @@ class Listener final : public FdHandler {
       // Nagle's algorithm would hold events back until the last ones are acknowledged.
       const int one = 1;
       setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-      SslPtr ssl;
+      net::SslPtr ssl;
       if (context_ != nullptr) {
         ssl.reset(SSL_new(context_));
         SSL_set_fd(ssl.get(), fd);
         SSL_set_accept_state(ssl.get());
       }
-      connections_.push_back(
-          std::make_unique<Connection>(reactor_, flags_, Transport(UniqueFd(fd), std::move(ssl))));
+      connections_.push_back(std::make_unique<Connection>(
+          reactor_, flags_, net::Transport(net::UniqueFd(fd), std::move(ssl))));
     }
   }
 
   Reactor* const reactor_;
   const Flags* const flags_;
-  UniqueFd fd_;
+  net::UniqueFd fd_;
   SSL_CTX* context_ = nullptr;
   std::vector<std::unique_ptr<Connection>> connections_;
 };

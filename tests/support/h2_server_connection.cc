@@ -134,7 +134,7 @@ struct H2ServerCallbacks {
 };
 
 H2ServerConnection::H2ServerConnection(Reactor* reactor, H2ServerShared* shared,
-                                       Transport transport)
+                                       net::Transport transport)
     : reactor_(reactor), shared_(shared), transport_(std::move(transport)) {
   session_ = H2ServerCallbacks::NewSession(this);
   Count([](TestServerStats* stats) {
@@ -270,9 +270,9 @@ void H2ServerConnection::Read() {
   char buffer[16 * 1024];
   while (!closed_) {
     size_t count = 0;
-    const Transport::Io io = transport_.Read(buffer, sizeof(buffer), &count);
-    if (io == Transport::Io::kWouldBlock) break;
-    if (io != Transport::Io::kOk) return Close(false);
+    const net::Transport::Io io = transport_.Read(buffer, sizeof(buffer), &count);
+    if (io == net::Transport::Io::kWouldBlock) break;
+    if (io != net::Transport::Io::kOk) return Close(false);
     if (nghttp2_session_mem_recv(session_, reinterpret_cast<uint8_t*>(buffer), count) < 0) {
       return Close(false);
     }
@@ -287,13 +287,13 @@ void H2ServerConnection::Flush() {
   while (true) {
     while (!blocked_.empty()) {
       size_t count = 0;
-      const Transport::Io io = transport_.Write(blocked_.data(), blocked_.size(), &count);
-      if (io == Transport::Io::kWouldBlock) {
+      const net::Transport::Io io = transport_.Write(blocked_.data(), blocked_.size(), &count);
+      if (io == net::Transport::Io::kWouldBlock) {
         // During a handshake it waits for the client's word, not for room to write.
         const bool handshake = transport_.tls() && !transport_.ready();
         return reactor_->Rewatch(transport_.fd(), handshake ? EPOLLIN : EPOLLIN | EPOLLOUT, this);
       }
-      if (io != Transport::Io::kOk) return Close(false);
+      if (io != net::Transport::Io::kOk) return Close(false);
       blocked_.erase(0, count);
     }
     const uint8_t* data = nullptr;

@@ -15,7 +15,7 @@
 #include "common/async/reactor.h"
 #include "tests/support/h2_test_server.h"
 #include "tests/support/http_test_server.h"
-#include "worker/http/transport.h"
+#include "common/net/transport.h"
 
 namespace headrace::http {
 
@@ -37,7 +37,7 @@ struct H2ServerShared {
 
 class H2ServerConnection final : public FdHandler, private EndOfTurn {
  public:
-  H2ServerConnection(Reactor* reactor, H2ServerShared* shared, Transport transport);
+  H2ServerConnection(Reactor* reactor, H2ServerShared* shared, net::Transport transport);
   ~H2ServerConnection() override;
 
   void Start();
@@ -77,7 +77,7 @@ class H2ServerConnection final : public FdHandler, private EndOfTurn {
 
   Reactor* const reactor_;
   H2ServerShared* const shared_;
-  Transport transport_;
+  net::Transport transport_;
   nghttp2_session* session_ = nullptr;
   std::map<int32_t, std::unique_ptr<Stream>> streams_;
   std::string blocked_;

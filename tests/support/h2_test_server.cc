@@ -141,7 +141,7 @@ class H2TestServer final : public TestServer, private FdHandler {
         SSL_set_accept_state(ssl);
       }
       connections_.push_back(std::make_unique<H2ServerConnection>(
-          reactor_, &shared_, Transport(UniqueFd(fd), SslPtr(ssl))));
+          reactor_, &shared_, net::Transport(net::UniqueFd(fd), net::SslPtr(ssl))));
       connections_.back()->Start();
     }
   }

@@ -31,10 +31,10 @@ bool IsLiteralAddress(const std::string& host) {
 
 // "+host:port:address,address": entries with a '+' age like those that libcurl looks up itself.
 std::string ResolveEntry(const std::string& host, uint16_t port,
-                         const std::vector<Address>& addresses) {
+                         const std::vector<net::Address>& addresses) {
   std::string entry = absl::StrCat("+", host, ":", port, ":");
   absl::string_view separator = "";
-  for (const Address& address : addresses) {
+  for (const net::Address& address : addresses) {
     char text[INET6_ADDRSTRLEN] = "";
     if (address.family() == AF_INET) {
       const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
@@ -165,7 +165,7 @@ Task<bool> CurlEngine::Resolve(CurlTransfer* transfer, StopToken stop) {
   const Timeouts& timeouts = transfer->request().timeouts;
   DeadlineSource deadline(reactor_, now + std::min(timeouts.connect, timeouts.total), stop);
   ++resolving_;
-  const absl::StatusOr<std::vector<Address>> addresses =
+  const absl::StatusOr<std::vector<net::Address>> addresses =
       co_await resolver_.Resolve(settings_.connect_host, settings_.connect_port, deadline.token());
   --resolving_;
   if (addresses.ok()) {

@@ -22,7 +22,7 @@
 #include "worker/http/curl_shard.h"
 #include "worker/http/curl_transfer.h"
 #include "worker/http/http.h"
-#include "worker/http/resolver.h"
+#include "common/net/resolver.h"
 
 namespace headrace::http {
 
@@ -58,7 +58,7 @@ class CurlEngine final : public Engine {
   CurlConnections connections_;
   std::vector<std::unique_ptr<CurlShard>> shards_;
   Semaphore slots_;
-  Resolver resolver_;
+  net::Resolver resolver_;
   std::string addresses_;  // of the host to connect to, as CURLOPT_RESOLVE takes them
   MonoTime addresses_until_;
   int64_t resolving_ = 0;  // calls that wait for them

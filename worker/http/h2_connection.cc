@@ -35,7 +35,7 @@ nghttp2_nv Field(absl::string_view name, absl::string_view value) {
 
 }  // namespace
 
-H2Connection::H2Connection(H2Host* host, Transport transport, uint64_t id, int peer_streams)
+H2Connection::H2Connection(H2Host* host, net::Transport transport, uint64_t id, int peer_streams)
     : host_(host),
       id_(id),
       transport_(std::move(transport)),
@@ -192,14 +192,14 @@ bool H2Connection::ReadAll(MonoTime now) {
   for (int reads = 0; reads < kMaxReadsPerTurn; ++reads) {
     size_t count = 0;
     switch (transport_.Read(scratch.data(), scratch.size(), &count)) {
-      case Transport::Io::kOk:
+      case net::Transport::Io::kOk:
         break;
-      case Transport::Io::kWouldBlock:
+      case net::Transport::Io::kWouldBlock:
         return total > 0;
-      case Transport::Io::kEnd:
+      case net::Transport::Io::kEnd:
         Lose("the peer closed the connection");
         return true;
-      case Transport::Io::kError:
+      case net::Transport::Io::kError:
         Lose(absl::StrCat("connection broken: ", transport_.error()));
         return true;
     }
@@ -296,14 +296,14 @@ bool H2Connection::Write(absl::string_view bytes) {
   while (blocked_.empty() && !bytes.empty()) {
     size_t count = 0;
     switch (transport_.Write(bytes.data(), bytes.size(), &count)) {
-      case Transport::Io::kOk:
+      case net::Transport::Io::kOk:
         bytes.remove_prefix(count);
         continue;
-      case Transport::Io::kWouldBlock:
+      case net::Transport::Io::kWouldBlock:
         blocked_.assign(bytes.data(), bytes.size());
         return false;
-      case Transport::Io::kEnd:
-      case Transport::Io::kError:
+      case net::Transport::Io::kEnd:
+      case net::Transport::Io::kError:
         Lose(absl::StrCat("connection broken: ", transport_.error()));
         return false;
     }

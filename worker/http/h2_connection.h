@@ -21,7 +21,7 @@
 #include "worker/http/h2_call.h"
 #include "worker/http/h2_host.h"
 #include "worker/http/read_pacer.h"
-#include "worker/http/transport.h"
+#include "common/net/transport.h"
 
 namespace headrace::http {
 
@@ -34,7 +34,7 @@ class H2Connection final : private FdHandler, private EndOfTurn, private ReadPac
   static constexpr int kAssumedPeerStreams = 100;
 
   // `peer_streams`: what the endpoint's last SETTINGS allowed.
-  H2Connection(H2Host* host, Transport transport, uint64_t id, int peer_streams);
+  H2Connection(H2Host* host, net::Transport transport, uint64_t id, int peer_streams);
   ~H2Connection() override;
 
   // Watches the socket and sends the preface. An error leaves the connection unusable.
@@ -89,7 +89,7 @@ class H2Connection final : private FdHandler, private EndOfTurn, private ReadPac
 
   H2Host* const host_;
   const uint64_t id_;
-  Transport transport_;
+  net::Transport transport_;
   nghttp2_session* session_ = nullptr;
   State state_ = State::kOpen;
   List<H2Call> calls_;

@@ -1,7 +1,5 @@
 #include "worker/http/h2_engine.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -24,9 +22,14 @@ constexpr absl::Duration kRefusedPause = absl::Milliseconds(2);
 constexpr absl::Duration kGoodbyeLimit = absl::Seconds(1);
 constexpr absl::Duration kGoodbyePoll = absl::Milliseconds(2);
 
-void IgnoreSigpipe() {
-  struct sigaction old{};
-  if (sigaction(SIGPIPE, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
+net::ConnectorOptions ConnectorOptionsOf(const ClientOptions& options) {
+  net::ConnectorOptions result;
+  result.host = options.endpoint.host;
+  result.port = options.endpoint.port;
+  if (options.endpoint.tls) result.tls = net::TlsOptions{.ca_file = options.ca_file};
+  result.alpn = {"h2", "http/1.1"};
+  result.name = options.endpoint.authority();
+  return result;
 }
 
 }  // namespace
@@ -38,16 +41,15 @@ absl::StatusOr<std::unique_ptr<H2Engine>> H2Engine::Make(Reactor* reactor, Clien
     return absl::InvalidArgumentError(
         "connections, streams and requests per connection must be at least 1");
   }
-  absl::StatusOr<std::unique_ptr<Connector>> connector =
-      Connector::Make(reactor, options.endpoint, options.ca_file);
+  absl::StatusOr<std::unique_ptr<net::Connector>> connector =
+      net::Connector::Make(reactor, ConnectorOptionsOf(options));
   if (!connector.ok()) return connector.status();
-  IgnoreSigpipe();
   return std::unique_ptr<H2Engine>(
       new H2Engine(reactor, std::move(options), tuning, *std::move(connector)));
 }
 
 H2Engine::H2Engine(Reactor* reactor, ClientOptions options, H2Tuning tuning,
-                   std::unique_ptr<Connector> connector)
+                   std::unique_ptr<net::Connector> connector)
     : H2Host(reactor, std::move(options), tuning),
       connector_(std::move(connector)),
       calm_pause_(tuning.calm_pause),
@@ -62,7 +64,7 @@ H2Engine::~H2Engine() { reactor()->Cancel(&wake_); }
 
 Task<absl::StatusOr<Protocol>> H2Engine::Probe(absl::Duration timeout, StopToken stop) {
   if (!options().endpoint.tls || !connections_.empty()) co_return Protocol::kHttp2;
-  absl::StatusOr<Transport> transport = co_await connector_->Connect(timeout, stop);
+  absl::StatusOr<net::Transport> transport = co_await connector_->Connect(timeout, stop);
   if (!transport.ok()) co_return transport.status();
   if (transport->alpn() != "h2") {
     transport->Close();
@@ -260,7 +262,7 @@ void H2Engine::OpenMore(bool successor) {
 }
 
 Task<void> H2Engine::OpenOne(absl::Duration timeout) {
-  absl::StatusOr<Transport> transport = co_await connector_->Connect(timeout, scope_.token());
+  absl::StatusOr<net::Transport> transport = co_await connector_->Connect(timeout, scope_.token());
   --connecting_;
   absl::Status status = transport.status();
   if (status.ok() && transport->tls() && transport->alpn() != "h2") {
@@ -276,7 +278,7 @@ Task<void> H2Engine::OpenOne(absl::Duration timeout) {
   }
 }
 
-absl::Status H2Engine::Adopt(Transport transport) {
+absl::Status H2Engine::Adopt(net::Transport transport) {
   auto connection = std::make_unique<H2Connection>(static_cast<H2Host*>(this), std::move(transport),
                                                    next_connection_id_++, peer_streams_);
   H2Connection* started = connection.get();

@@ -32,7 +32,7 @@
 #include "common/async/wait.h"
 #include "common/base/time.h"
 #include "worker/http/client.h"
-#include "worker/http/connector.h"
+#include "common/net/connector.h"
 #include "worker/http/h2_connection.h"
 #include "worker/http/h2_host.h"
 #include "worker/http/h2_options.h"
@@ -59,7 +59,7 @@ class H2Engine final : public Engine, private H2Host, private EndOfTurn {
 
  private:
   H2Engine(Reactor* reactor, ClientOptions options, H2Tuning tuning,
-           std::unique_ptr<Connector> connector);
+           std::unique_ptr<net::Connector> connector);
 
   // H2Host
   int stream_cap() const override { return stream_cap_; }
@@ -82,13 +82,13 @@ class H2Engine final : public Engine, private H2Host, private EndOfTurn {
   // `successor`: for a connection that drains with streams on it.
   void OpenMore(bool successor);
   Task<void> OpenOne(absl::Duration timeout);
-  absl::Status Adopt(Transport transport);
+  absl::Status Adopt(net::Transport transport);
   void OnConnectFailed(const absl::Status& status);
   void Pause(absl::Duration pause);
   void ArmWake(MonoTime when);
   void OnWake();
 
-  const std::unique_ptr<Connector> connector_;
+  const std::unique_ptr<net::Connector> connector_;
   std::vector<std::unique_ptr<H2Connection>> connections_;
   std::vector<std::unique_ptr<H2Connection>> gone_;
   List<H2Call> waiting_;

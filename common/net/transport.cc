@@ -1,4 +1,4 @@
-#include "worker/http/transport.h"
+#include "common/net/transport.h"
 
 #include <openssl/err.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <climits>
 #include <cstring>
 
-namespace headrace::http {
+namespace headrace::net {
 
 void UniqueFd::Reset() {
   if (fd_ >= 0) close(fd_);
@@ -83,4 +83,4 @@ void Transport::Close() {
   fd_.Reset();
 }
 
-}  // namespace headrace::http
+}  // namespace headrace::net

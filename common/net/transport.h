@@ -1,6 +1,6 @@
 // A connected socket with or without TLS, as bytes in and bytes out; never blocks.
-#ifndef HEADRACE_WORKER_HTTP_TRANSPORT_H_
-#define HEADRACE_WORKER_HTTP_TRANSPORT_H_
+#ifndef HEADRACE_COMMON_NET_TRANSPORT_H_
+#define HEADRACE_COMMON_NET_TRANSPORT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "worker/http/tls.h"
+#include "common/net/tls.h"
 
-namespace headrace::http {
+namespace headrace::net {
 
 // Owns an fd. It must not be watched any more when this is destroyed.
 class UniqueFd {
@@ -74,6 +74,6 @@ class Transport {
   std::string error_;
 };
 
-}  // namespace headrace::http
+}  // namespace headrace::net
 
-#endif  // HEADRACE_WORKER_HTTP_TRANSPORT_H_
+#endif  // HEADRACE_COMMON_NET_TRANSPORT_H_

@@ -1,29 +1,35 @@
 // TLS of one endpoint: one SSL_CTX whose CA bundle is parsed once, and the sessions to resume.
-#ifndef HEADRACE_WORKER_HTTP_TLS_H_
-#define HEADRACE_WORKER_HTTP_TLS_H_
+#ifndef HEADRACE_COMMON_NET_TLS_H_
+#define HEADRACE_COMMON_NET_TLS_H_
 
 #include <openssl/ssl.h>
 
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace headrace::http {
+namespace headrace::net {
 
 struct SslFree {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
 };
 using SslPtr = std::unique_ptr<SSL, SslFree>;
 
+struct TlsOptions {
+  std::string ca_file{};    // a PEM bundle; empty: the system's (SSL_CERT_FILE, SSL_CERT_DIR too)
+  std::string cert_file{};  // PEM chain that shows who we are, with key_file; empty: none
+  std::string key_file{};
+};
+
 // Makes verified client connections to one host. Used on one thread; must outlive its connections.
 class TlsContext {
  public:
-  // `ca_file`: a PEM bundle; empty: the system's (SSL_CERT_FILE and SSL_CERT_DIR are honoured).
-  // InvalidArgument when the bundle cannot be read or holds no certificate.
-  static absl::StatusOr<std::unique_ptr<TlsContext>> Make(absl::string_view ca_file);
+  // InvalidArgument when a file cannot be read or does not hold what it should.
+  static absl::StatusOr<std::unique_ptr<TlsContext>> Make(const TlsOptions& options);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
@@ -31,7 +37,7 @@ class TlsContext {
   // A client connection over `fd`, not yet shaken hands: SNI, host name or address check, ALPN (in
   // the given order, e.g. {"h2", "http/1.1"}) and a session to resume are set. Does not own the fd.
   absl::StatusOr<SslPtr> NewConnection(int fd, const std::string& host,
-                                       std::initializer_list<absl::string_view> alpn);
+                                       const std::vector<std::string>& alpn);
 
   size_t session_count() const { return sessions_.size(); }
 
@@ -50,6 +56,6 @@ absl::string_view AlpnOf(const SSL* ssl);
 // one; clears the queue.
 std::string TlsErrorText(const SSL* ssl);
 
-}  // namespace headrace::http
+}  // namespace headrace::net
 
-#endif  // HEADRACE_WORKER_HTTP_TLS_H_
+#endif  // HEADRACE_COMMON_NET_TLS_H_

@@ -1,11 +1,13 @@
-#include "worker/http/connector.h"
+#include "common/net/connector.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +20,7 @@
 #include "common/async/wait.h"
 #include "common/base/status.h"
 
-namespace headrace::http {
+namespace headrace::net {
 namespace {
 
 // RFC 8305 section 5: the recommended delay before the next address is tried as well.
@@ -54,6 +56,12 @@ void SetSocketOptions(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+// OpenSSL writes to sockets with write(2), which raises SIGPIPE when the peer is gone.
+void IgnoreSigpipe() {
+  struct sigaction old{};
+  if (sigaction(SIGPIPE, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
 }
 
 // One TCP connect under way.
@@ -156,19 +164,28 @@ std::vector<Address> Interleave(const std::vector<Address>& addresses) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Connector>> Connector::Make(Reactor* reactor, Url endpoint,
-                                                           absl::string_view ca_file) {
+absl::StatusOr<std::unique_ptr<Connector>> Connector::Make(Reactor* reactor,
+                                                           ConnectorOptions options) {
+  if (options.unix_path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(options.unix_path,
+                                                   ": the path of a Unix socket has at most ",
+                                                   sizeof(sockaddr_un::sun_path) - 1, " bytes"));
+  }
   std::unique_ptr<TlsContext> tls;
-  if (endpoint.tls) {
-    absl::StatusOr<std::unique_ptr<TlsContext>> made = TlsContext::Make(ca_file);
+  if (options.tls.has_value()) {
+    absl::StatusOr<std::unique_ptr<TlsContext>> made = TlsContext::Make(*options.tls);
     if (!made.ok()) return made.status();
     tls = *std::move(made);
+    IgnoreSigpipe();
   }
-  return std::unique_ptr<Connector>(new Connector(reactor, std::move(endpoint), std::move(tls)));
+  return std::unique_ptr<Connector>(new Connector(reactor, std::move(options), std::move(tls)));
 }
 
-Connector::Connector(Reactor* reactor, Url endpoint, std::unique_ptr<TlsContext> tls)
-    : reactor_(reactor), endpoint_(std::move(endpoint)), tls_(std::move(tls)), resolver_(reactor) {}
+Connector::Connector(Reactor* reactor, ConnectorOptions options, std::unique_ptr<TlsContext> tls)
+    : reactor_(reactor),
+      options_(std::move(options)),
+      tls_(std::move(tls)),
+      resolver_(reactor, options_.name_cache_time) {}
 
 Task<absl::StatusOr<Transport>> Connector::Connect(absl::Duration timeout, StopToken stop) {
   const MonoTime start = reactor_->Now();
@@ -180,13 +197,18 @@ Task<absl::StatusOr<Transport>> Connector::Connect(absl::Duration timeout, StopT
   }
   if (stop.stopped()) co_return absl::CancelledError("stopped while connecting");
   if (deadline.token().stopped()) {
-    co_return absl::DeadlineExceededError(absl::StrCat("no connection to ", endpoint_.authority(),
+    co_return absl::DeadlineExceededError(absl::StrCat("no connection to ", options_.name,
                                                        " within ", absl::FormatDuration(timeout)));
   }
-  co_return Annotate(transport.status(), endpoint_.authority());
+  co_return Annotate(transport.status(), options_.name);
 }
 
 Task<absl::StatusOr<Transport>> Connector::ConnectAll(StopToken stop) {
+  if (!options_.unix_path.empty()) {
+    absl::StatusOr<UniqueFd> unix_fd = ConnectUnix();
+    if (!unix_fd.ok()) co_return unix_fd.status();
+    co_return Transport(*std::move(unix_fd), nullptr);
+  }
   absl::StatusOr<UniqueFd> fd = co_await ConnectTcp(stop);
   if (!fd.ok()) co_return fd.status();
   SslPtr ssl;
@@ -198,9 +220,22 @@ Task<absl::StatusOr<Transport>> Connector::ConnectAll(StopToken stop) {
   co_return Transport(*std::move(fd), std::move(ssl));
 }
 
+absl::StatusOr<UniqueFd> Connector::ConnectUnix() const {
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) return ErrnoStatus(errno, "socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, options_.unix_path.data(), options_.unix_path.size());
+  // Connects at once or fails: with EAGAIN when the server's queue of connections is full.
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return absl::UnavailableError(absl::StrCat("connect: ", strerror(errno)));
+  }
+  return fd;
+}
+
 Task<absl::StatusOr<UniqueFd>> Connector::ConnectTcp(StopToken stop) {
   absl::StatusOr<std::vector<Address>> resolved =
-      co_await resolver_.Resolve(endpoint_.host, endpoint_.port, stop);
+      co_await resolver_.Resolve(options_.host, options_.port, stop);
   if (!resolved.ok()) co_return resolved.status();
   const std::vector<Address> addresses = Interleave(*resolved);
 
@@ -229,7 +264,7 @@ Task<absl::StatusOr<UniqueFd>> Connector::ConnectTcp(StopToken stop) {
 }
 
 Task<absl::StatusOr<SslPtr>> Connector::ShakeHands(int fd, StopToken stop) {
-  absl::StatusOr<SslPtr> ssl = tls_->NewConnection(fd, endpoint_.host, {"h2", "http/1.1"});
+  absl::StatusOr<SslPtr> ssl = tls_->NewConnection(fd, options_.host, options_.alpn);
   if (!ssl.ok()) co_return ssl.status();
   FdWait wait(reactor_, fd);
   while (true) {
@@ -249,4 +284,4 @@ Task<absl::StatusOr<SslPtr>> Connector::ShakeHands(int fd, StopToken stop) {
   }
 }
 
-}  // namespace headrace::http
+}  // namespace headrace::net

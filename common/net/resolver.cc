@@ -1,4 +1,4 @@
-#include "worker/http/resolver.h"
+#include "common/net/resolver.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/async/wait.h"
 
-namespace headrace::http {
+namespace headrace::net {
 namespace {
 
 // Lookups that may wait for the thread; one more is refused. Chosen: an engine has one host.
@@ -164,4 +164,4 @@ Task<absl::StatusOr<std::vector<Address>>> Resolver::Resolve(std::string host, u
   co_return *lookup->result;
 }
 
-}  // namespace headrace::http
+}  // namespace headrace::net

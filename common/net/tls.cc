@@ -1,4 +1,4 @@
-#include "worker/http/tls.h"
+#include "common/net/tls.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 
-namespace headrace::http {
+namespace headrace::net {
 namespace {
 
 // Sessions kept for resumption; servers send two TLS 1.3 tickets per connection by default. Chosen.
@@ -26,9 +26,9 @@ bool IsAddress(const std::string& host) {
 }
 
 // ALPN wire format: each name after its length (RFC 7301 section 3.1).
-std::string AlpnWire(std::initializer_list<absl::string_view> names) {
+std::string AlpnWire(const std::vector<std::string>& names) {
   std::string wire;
-  for (absl::string_view name : names) {
+  for (const std::string& name : names) {
     wire.push_back(static_cast<char>(name.size()));
     absl::StrAppend(&wire, name);
   }
@@ -37,16 +37,26 @@ std::string AlpnWire(std::initializer_list<absl::string_view> names) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Make(absl::string_view ca_file) {
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Make(const TlsOptions& options) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   if (context == nullptr) return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText(nullptr)));
   std::unique_ptr<TlsContext> result(new TlsContext(context));
-  const std::string file(ca_file);
+  const std::string& file = options.ca_file;
   const int loaded = file.empty() ? SSL_CTX_set_default_verify_paths(context)
                                   : SSL_CTX_load_verify_file(context, file.c_str());
   if (loaded != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "CA bundle ", file.empty() ? "of the system" : file, ": ", TlsErrorText(nullptr)));
+  }
+  if (!options.cert_file.empty() &&
+      SSL_CTX_use_certificate_chain_file(context, options.cert_file.c_str()) != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("certificate ", options.cert_file, ": ", TlsErrorText(nullptr)));
+  }
+  if (!options.key_file.empty() &&
+      SSL_CTX_use_PrivateKey_file(context, options.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("private key ", options.key_file, ": ", TlsErrorText(nullptr)));
   }
   return result;
 }
@@ -86,7 +96,7 @@ int TlsContext::OnNewSession(SSL* ssl, SSL_SESSION* session) {
 }
 
 absl::StatusOr<SslPtr> TlsContext::NewConnection(int fd, const std::string& host,
-                                                 std::initializer_list<absl::string_view> alpn) {
+                                                 const std::vector<std::string>& alpn) {
   ERR_clear_error();
   SslPtr ssl(SSL_new(context_));
   if (ssl == nullptr || SSL_set_fd(ssl.get(), fd) != 1) {
@@ -102,8 +112,9 @@ absl::StatusOr<SslPtr> TlsContext::NewConnection(int fd, const std::string& host
   }
   const std::string wire = AlpnWire(alpn);
   // Returns 0 on success, unlike its neighbours.
-  ok = ok && SSL_set_alpn_protos(ssl.get(), reinterpret_cast<const unsigned char*>(wire.data()),
-                                 static_cast<unsigned int>(wire.size())) == 0;
+  ok = ok && (wire.empty() ||
+              SSL_set_alpn_protos(ssl.get(), reinterpret_cast<const unsigned char*>(wire.data()),
+                                  static_cast<unsigned int>(wire.size())) == 0);
   if (!ok) return absl::InvalidArgumentError(absl::StrCat("TLS: ", TlsErrorText(nullptr)));
   if (!sessions_.empty()) {
     SSL_SESSION* session = sessions_.back();
@@ -144,4 +155,4 @@ std::string TlsErrorText(const SSL* ssl) {
   return text;
 }
 
-}  // namespace headrace::http
+}  // namespace headrace::net

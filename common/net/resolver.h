@@ -1,6 +1,6 @@
 // Names to addresses, off the reactor's thread.
-#ifndef HEADRACE_WORKER_HTTP_RESOLVER_H_
-#define HEADRACE_WORKER_HTTP_RESOLVER_H_
+#ifndef HEADRACE_COMMON_NET_RESOLVER_H_
+#define HEADRACE_COMMON_NET_RESOLVER_H_
 
 #include <sys/socket.h>
 
@@ -17,7 +17,7 @@
 #include "common/async/task.h"
 #include "common/base/time.h"
 
-namespace headrace::http {
+namespace headrace::net {
 
 struct Address {
   sockaddr_storage storage{};
@@ -59,6 +59,6 @@ class Resolver {
   absl::flat_hash_map<std::string, std::weak_ptr<Lookup>> pending_;
 };
 
-}  // namespace headrace::http
+}  // namespace headrace::net
 
-#endif  // HEADRACE_WORKER_HTTP_RESOLVER_H_
+#endif  // HEADRACE_COMMON_NET_RESOLVER_H_
