@@ -11,7 +11,14 @@ namespace headrace {
 namespace {
 
 // On disk: never renumber.
-enum class RecordType : uint8_t { kRun = 1, kDeferred = 2, kBatchIds = 3, kStart = 4 };
+enum class RecordType : uint8_t {
+  kRun = 1,
+  kDeferred = 2,
+  kBatchIds = 3,
+  kStart = 4,
+  kWorker = 5,
+  kLast = kWorker,
+};
 
 constexpr size_t kFrameHeaderBytes = 8;
 // type, lsn, length of the payload.
@@ -46,7 +53,7 @@ bool HasGoodFrameAfter(absl::string_view bytes, Lsn last_lsn) {
     const uint8_t type = header.ReadU8();
     const uint64_t lsn = header.ReadU64();
     if (type < static_cast<uint8_t>(RecordType::kRun) ||
-        type > static_cast<uint8_t>(RecordType::kStart) || lsn <= last_lsn.value()) {
+        type > static_cast<uint8_t>(RecordType::kLast) || lsn <= last_lsn.value()) {
       continue;
     }
     if (ReadFrame(bytes.substr(start)).has_value()) return true;
@@ -93,6 +100,17 @@ bool DecodeStart(absl::string_view payload, JournalContent* content) {
   return reader.ok();
 }
 
+bool DecodeWorker(absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  WorkerRecord record;
+  record.present = reader.ReadU8() != 0;
+  record.worker_id = std::string(reader.ReadText());
+  record.boot_nonce = std::string(reader.ReadText());
+  if (!reader.ok()) return false;
+  Apply(record, &content->workers);
+  return true;
+}
+
 absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
   for (BinaryReader reader(records); reader.left() > 0;) {
     const uint8_t type = reader.ReadU8();
@@ -117,6 +135,9 @@ absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
         break;
       case RecordType::kStart:
         understood = DecodeStart(payload, content);
+        break;
+      case RecordType::kWorker:
+        understood = DecodeWorker(payload, content);
         break;
     }
     if (!understood) {
@@ -155,6 +176,26 @@ void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records) {
   std::string payload;
   AppendU64(up_to.value(), &payload);
   AppendRecord(RecordType::kBatchIds, lsn, payload, records);
+}
+
+void AppendWorkerRecord(Lsn lsn, const WorkerRecord& record, std::string* records) {
+  std::string payload;
+  AppendU8(record.present ? 1 : 0, &payload);
+  AppendText(record.worker_id, &payload);
+  AppendText(record.boot_nonce, &payload);
+  AppendRecord(RecordType::kWorker, lsn, payload, records);
+}
+
+bool Apply(const WorkerRecord& record, PresentWorkers* workers) {
+  const auto it = workers->find(record.worker_id);
+  const bool is_present = it != workers->end() && it->second == record.boot_nonce;
+  if (is_present == record.present) return false;
+  if (record.present) {
+    (*workers)[record.worker_id] = record.boot_nonce;
+  } else {
+    workers->erase(it);
+  }
+  return true;
 }
 
 void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,21 @@ struct RunRecord {
 void AppendRunRecord(Lsn lsn, const RunRecord& record, std::string* records);
 void AppendDeferredRecord(Lsn lsn, const std::vector<DeferredItem>& items, std::string* records);
 void AppendBatchIdsRecord(Lsn lsn, BatchId up_to, std::string* records);
+// The process of a worker that may hold a batch, or cannot any more (RunStore::RecordWorker).
+struct WorkerRecord {
+  std::string worker_id;
+  std::string boot_nonce;
+  bool present = false;
+};
+void AppendWorkerRecord(Lsn lsn, const WorkerRecord& record, std::string* records);
 // The run directory was opened by a process that meant to write.
 void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records);
+
+// The boot nonces of the workers that are present, by worker id.
+using PresentWorkers = std::map<std::string, std::string>;
+// What `record` makes of them: a new nonce replaces an old one, and only the absence of the present
+// process removes a worker. False when it changes nothing.
+bool Apply(const WorkerRecord& record, PresentWorkers* workers);
 
 // The frame around `records`: u32 length, u32 CRC-32C, records.
 std::string MakeJournalFrame(absl::string_view records);
@@ -48,6 +62,7 @@ struct JournalContent {
   };
   std::vector<Deferred> deferred;
   BatchId batch_ids;  // the highest reserved, 0 without any
+  PresentWorkers workers;
   int64_t starts = 0;
   absl::Time first_start;
   Lsn last_lsn;            // 0 when empty

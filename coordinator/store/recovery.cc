@@ -149,6 +149,9 @@ absl::StatusOr<std::optional<Snapshot>> Recovery::ReadSnapshot(const std::string
 
 absl::Status Recovery::TellControl() {
   if (control_.batch_ids > BatchId(0)) visitor_->OnBatchIdsReserved(control_.batch_ids);
+  for (const auto& [worker_id, boot_nonce] : control_.workers) {
+    visitor_->OnWorker(worker_id, boot_nonce);
+  }
   for (const JournalContent::Deferred& deferred : control_.deferred) {
     if (deferred.lsn > from_.lsn) visitor_->OnDeferred(deferred.item);
   }
@@ -256,6 +259,7 @@ absl::Status Recovery::Finish(const RunIdentity& identity) {
   }
   HR_RETURN_IF_ERROR(RecordStart(identity));
   run_->run_id_ = control_.run.run_id;
+  run_->recovered_workers_ = std::move(control_.workers);
   run_->recovered_end_ = {.results_bytes = run_->results_->size(),
                           .results_lines = results_tail_.lines,
                           .errors_bytes = run_->errors_->size(),

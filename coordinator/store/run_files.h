@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/histogram.h"
 #include "coordinator/store/disk.h"
+#include "coordinator/store/journal.h"
 #include "coordinator/store/run_store.h"
 #include "coordinator/store/snapshot.h"
 
@@ -98,6 +99,8 @@ class RunFiles {
 
   // The end of everything that was recovered.
   const LogPosition& recovered_end() const { return recovered_end_; }
+  // By the journal, at the same place.
+  const PresentWorkers& recovered_workers() const { return recovered_workers_; }
   // Log bytes up to the snapshot that recovery used, and the size of that file; 0 without.
   int64_t snapshot_log_bytes() const { return snapshot_log_bytes_; }
   int64_t snapshot_file_bytes() const { return snapshot_file_bytes_; }
@@ -128,6 +131,7 @@ class RunFiles {
   std::unique_ptr<AppendLog> journal_;
   std::string run_id_;
   LogPosition recovered_end_;
+  PresentWorkers recovered_workers_;
   std::vector<uint64_t> snapshots_;  // numbers on disk, ascending
   int64_t snapshot_log_bytes_ = 0;
   int64_t snapshot_file_bytes_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/async/list.h"
 #include "common/async/stop.h"
 #include "common/async/wait.h"
@@ -23,6 +24,7 @@ class RunStoreImpl final : public RunStore {
         room_bytes_(reactor, static_cast<int64_t>(options.max_queued_bytes)),
         idle_(reactor),
         submitted_(files->recovered_end()),
+        workers_(files->recovered_workers()),
         snapshot_log_bytes_(files->snapshot_log_bytes()),
         snapshot_file_bytes_(files->snapshot_file_bytes()),
         queue_(CommitQueue::Make(std::move(files), options, reactor,
@@ -68,6 +70,28 @@ class RunStoreImpl final : public RunStore {
     ticket.request.urgent = true;
     AppendBatchIdsRecord(NextLsn(), up_to, &ticket.request.journal);
     co_return co_await Commit(&ticket);
+  }
+
+  Task<absl::Status> RecordWorker(std::string worker_id, std::string boot_nonce,
+                                  bool present) override {
+    const Call call(this);
+    if (closing_) co_return ClosedError();
+    if (!failure_.ok()) co_return failure_;
+    if (std::max(worker_id.size(), boot_nonce.size()) > kMaxWorkerText) {
+      co_return absl::InvalidArgumentError(
+          absl::StrCat("a worker's id or boot nonce has more than ", kMaxWorkerText, " bytes"));
+    }
+    const WorkerRecord record = {std::move(worker_id), std::move(boot_nonce), present};
+    // With a record under way, what is known is not durable yet.
+    if (!Apply(record, &workers_) && worker_records_under_way_ == 0) co_return absl::OkStatus();
+    Ticket ticket(reactor_);
+    ticket.start = submitted_;
+    ticket.request.urgent = true;
+    AppendWorkerRecord(NextLsn(), record, &ticket.request.journal);
+    ++worker_records_under_way_;
+    const absl::Status status = co_await Commit(&ticket);
+    --worker_records_under_way_;
+    co_return status;
   }
 
   bool snapshot_wanted() const override {
@@ -207,6 +231,8 @@ class RunStoreImpl final : public RunStore {
   int calls_ = 0;
   LogPosition submitted_;   // the end of what was submitted
   List<Ticket> under_way_;  // in order of submission, until the caller hears of the end
+  PresentWorkers workers_;  // by the records that were submitted
+  int worker_records_under_way_ = 0;
   int64_t snapshot_log_bytes_;
   int64_t snapshot_file_bytes_;
   bool saving_snapshot_ = false;

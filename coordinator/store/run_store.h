@@ -63,6 +63,9 @@ class RecoveryVisitor {
   virtual absl::Status OnSnapshot(absl::string_view snapshot) = 0;
   // The highest batch id that was ever reserved.
   virtual void OnBatchIdsReserved(BatchId up_to) = 0;
+  // Once for each worker process that RecordWorker() made present and nothing made absent since, by
+  // id; comes before the outcomes.
+  virtual void OnWorker(absl::string_view worker_id, absl::string_view boot_nonce) {}
 };
 
 struct RecoveryReport {
@@ -118,6 +121,18 @@ class RunStore {
 
   // Makes ids up to `up_to` used, durably, before any is handed out.
   virtual Task<absl::Status> ReserveBatchIds(BatchId up_to) = 0;
+
+  // Remembers that the worker process (`worker_id`, `boot_nonce`) may hold a batch of this run
+  // (`present`), or that it cannot any more: it left cleanly, or lost all that it held. A restarted
+  // coordinator waits for those who are present before it gives their items to others. So call it,
+  // and wait for its end, before a process gets its first batch. Ends when it is durable; at once
+  // when the journal says the same already.
+  //
+  // A worker id has one process at a time: a new nonce replaces the one before it, and an absence
+  // of a replaced process changes nothing. InvalidArgument: a text is longer than kMaxWorkerText.
+  virtual Task<absl::Status> RecordWorker(std::string worker_id, std::string boot_nonce,
+                                          bool present) = 0;
+  static constexpr size_t kMaxWorkerText = 1024;  // bytes; chosen above any host or pod name
 
   // True when enough log has been written since the last snapshot.
   virtual bool snapshot_wanted() const = 0;

@@ -46,6 +46,9 @@ class RunStoreTest : public ::testing::Test {
   absl::Status SaveSnapshot(std::string content) {
     return RunCall(&reactor_, store()->SaveSnapshot(std::move(content)));
   }
+  absl::Status RecordWorker(std::string id, std::string nonce, bool present) {
+    return RunCall(&reactor_, store()->RecordWorker(std::move(id), std::move(nonce), present));
+  }
   absl::Status Close() { return RunCall(&reactor_, store()->Close()); }
   RunStore* store() { return opened_->store->get(); }
   const RecordingVisitor& visitor() { return opened_->visitor; }
@@ -215,6 +218,73 @@ TEST_F(RunStoreTest, CallsAfterCloseAreRefused) {
   EXPECT_EQ(Close(), absl::OkStatus());
   EXPECT_EQ(Append(RecordsOf({1})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(SaveSnapshot("x").code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RunStoreTest, WorkersThatAreStillPresentAreToldAfterARestart) {
+  Open();
+  ASSERT_EQ(RecordWorker("w-2", "n2", true), absl::OkStatus());
+  ASSERT_EQ(RecordWorker("w-1", "n1", true), absl::OkStatus());
+  ASSERT_EQ(RecordWorker("w-3", "n3", true), absl::OkStatus());
+  ASSERT_EQ(RecordWorker("w-2", "n2", false), absl::OkStatus());
+  Open();
+  ASSERT_EQ(open_status(), absl::OkStatus());
+  EXPECT_THAT(visitor().workers, ElementsAre("w-1/n1", "w-3/n3"));
+  ASSERT_EQ(RecordWorker("w-3", "n3", false), absl::OkStatus());
+  ASSERT_EQ(SaveSnapshot("s"), absl::OkStatus());
+  Open();
+  EXPECT_THAT(visitor().workers, ElementsAre("w-1/n1"));
+}
+
+TEST_F(RunStoreTest, ANewProcessOfAWorkerReplacesTheOldOneWhoseEndThenMeansNothing) {
+  Open();
+  ASSERT_EQ(RecordWorker("w", "old", true), absl::OkStatus());
+  ASSERT_EQ(RecordWorker("w", "new", true), absl::OkStatus());
+  ASSERT_EQ(RecordWorker("w", "old", false), absl::OkStatus());
+  Open();
+  EXPECT_THAT(visitor().workers, ElementsAre("w/new"));
+}
+
+TEST_F(RunStoreTest, AWorkerThatTheJournalHoldsAlreadyCostsNothing) {
+  Open();
+  ASSERT_EQ(RecordWorker("w", "n", true), absl::OkStatus());
+  const int64_t syncs = disk_.calls(FaultDisk::Call::kDataSync);
+  EXPECT_EQ(RecordWorker("w", "n", true), absl::OkStatus());
+  EXPECT_EQ(RecordWorker("v", "n", false), absl::OkStatus());
+  Open();  // syncs three files and one record
+  EXPECT_EQ(disk_.calls(FaultDisk::Call::kDataSync) - syncs, 4);
+  EXPECT_EQ(RecordWorker("w", "n", true), absl::OkStatus());
+  EXPECT_EQ(disk_.calls(FaultDisk::Call::kDataSync) - syncs, 4);
+}
+
+Task<void> RecordInto(RunStore* store, bool present, absl::Status* status) {
+  *status = co_await store->RecordWorker("w", "n", present);
+}
+
+Task<void> RecordTwiceAtOnce(Reactor* reactor, RunStore* store, FaultDisk* disk,
+                             std::vector<absl::Status>* statuses) {
+  TaskScope scope(reactor, StopToken());
+  statuses->resize(2);
+  disk->FailNth(FaultDisk::Call::kDataSync, 1, absl::InternalError("sync"));
+  scope.Spawn(RecordInto(store, true, &(*statuses)[0]));
+  scope.Spawn(RecordInto(store, true, &(*statuses)[1]));
+  co_await scope.Join();
+}
+
+TEST_F(RunStoreTest, AWorkerWhoseRecordIsUnderWayIsNotYetDurable) {
+  Open();
+  std::vector<absl::Status> statuses;
+  reactor_.Run(RecordTwiceAtOnce(&reactor_, store(), &disk_, &statuses));
+  EXPECT_THAT(statuses, ::testing::Each(absl::InternalError("sync")));
+}
+
+TEST_F(RunStoreTest, AnAbsurdWorkerIdIsRefusedAndTheStoreGoesOn) {
+  Open();
+  const std::string text(RunStore::kMaxWorkerText + 1, 'w');
+  EXPECT_EQ(RecordWorker(text, "n", true).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RecordWorker("w", text, true).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RecordWorker(text.substr(1), "", true), absl::OkStatus());
+  Open();
+  EXPECT_THAT(visitor().workers, ElementsAre(text.substr(1) + "/"));
 }
 
 TEST_F(RunStoreTest, AnEmptyAppendEndsAtOnce) {

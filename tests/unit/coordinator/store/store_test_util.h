@@ -62,12 +62,16 @@ class RecordingVisitor final : public RecoveryVisitor {
     return absl::OkStatus();
   }
   void OnBatchIdsReserved(BatchId up_to) override { batch_ids = up_to; }
+  void OnWorker(absl::string_view worker_id, absl::string_view boot_nonce) override {
+    workers.push_back(absl::StrCat(worker_id, "/", boot_nonce));
+  }
 
   std::vector<uint64_t> told;
   std::map<uint64_t, ErrorClass> outcomes;
   std::map<uint64_t, DeferredItem> deferred;
   std::string snapshot;
   BatchId batch_ids;
+  std::vector<std::string> workers;  // "id/nonce", in the order told
 };
 
 inline RunIdentity TestIdentity() {
