@@ -13,6 +13,7 @@ pkg_check_modules(PROTOBUF REQUIRED IMPORTED_TARGET protobuf)
 pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
 pkg_check_modules(NGHTTP2 REQUIRED IMPORTED_TARGET libnghttp2)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)
+pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 
 find_program(PROTOC protoc REQUIRED)
