@@ -49,15 +49,19 @@ class CommitQueue {
  public:
   using OnCommitted =
       absl::AnyInvocable<void(std::vector<CommitRequest*> requests, CommitStats stats)>;
+  // The disk is full. The next call of OnCommitted is the end of that, one way or the other.
+  using OnFull = absl::AnyInvocable<void()>;
 
   virtual ~CommitQueue() = default;
   // With a thread of its own, or on the reactor's by a timer (options.writer_thread). `reactor`
   // outlives the queue.
   static std::unique_ptr<CommitQueue> Make(std::unique_ptr<RunFiles> files,
                                            const RunStoreOptions& options, Reactor* reactor,
-                                           OnCommitted on_committed);
+                                           OnCommitted on_committed, OnFull on_full);
 
   virtual void Submit(CommitRequest* request) = 0;
+  // A full disk is waited out no longer than options.full_disk_last_wait from the first call on.
+  virtual void LimitWait() = 0;
   // After the last request is done: ends the writer and closes the files. Once.
   virtual absl::Status Stop() = 0;
 };

@@ -17,10 +17,15 @@ absl::Status Disk::WriteWhole(const std::string& path, absl::string_view content
   // A rest of an earlier crash must not stay at the front.
   HR_RETURN_IF_ERROR(Remove(temp));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<File> file, OpenAppend(temp));
-  HR_RETURN_IF_ERROR(file->Append(content));
-  HR_RETURN_IF_ERROR(file->DataSync());
+  absl::Status status = file->Append(content);
+  if (status.ok()) status = file->DataSync();
   file.reset();
-  HR_RETURN_IF_ERROR(Rename(temp, path));
+  if (status.ok()) status = Rename(temp, path);
+  if (!status.ok()) {
+    // A full disk needs its space. The error is the one to tell about.
+    const absl::Status ignored = Remove(temp);
+    return status;
+  }
   return SyncDir(DirName(path));
 }
 

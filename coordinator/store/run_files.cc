@@ -1,6 +1,7 @@
 #include "coordinator/store/run_files.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -45,9 +46,19 @@ absl::Status AppendLog::Write(absl::string_view data) {
 absl::Status AppendLog::Sync(Histogram* sync_us) {
   if (unsynced_bytes_ == 0) return absl::OkStatus();
   const auto start = std::chrono::steady_clock::now();
-  HR_RETURN_IF_ERROR(file_->DataSync());
+  const absl::Status status = file_->DataSync();
+  sync_failed_ = !status.ok();
+  if (!status.ok()) return status;
   const auto time = std::chrono::steady_clock::now() - start;
   sync_us->Record(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  unsynced_bytes_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status AppendLog::CutBack() {
+  HR_RETURN_IF_ERROR(file_->Truncate(kept_));
+  // What is written next starts at the same place, so its sync covers the cut.
+  size_ = reserved_to_ = kept_;
   unsynced_bytes_ = 0;
   return absl::OkStatus();
 }
@@ -68,8 +79,40 @@ absl::StatusOr<std::unique_ptr<RunFiles>> RunFiles::Open(const std::string& dir,
 }
 
 absl::Status RunFiles::Commit(const CommitGroup& group, Histogram* sync_us) {
-  if (broken_.ok()) broken_ = WriteGroup(group, sync_us);
-  return broken_;
+  HR_RETURN_IF_ERROR(broken_);
+  // An earlier try of this group may not even have been cut back for lack of space.
+  absl::Status status = disk_full_ ? CutBack() : absl::OkStatus();
+  disk_full_ = false;
+  if (status.ok()) status = WriteGroup(group, sync_us);
+  const std::array<AppendLog*, 3> logs = {journal_.get(), errors_.get(), results_.get()};
+  if (status.ok()) {
+    for (AppendLog* log : logs) log->Keep();
+    return status;
+  }
+  const bool sync_failed =
+      std::any_of(logs.begin(), logs.end(), [](AppendLog* log) { return log->sync_failed(); });
+  if (absl::IsResourceExhausted(status) && !sync_failed) {
+    // At once: readers shall not meet a part of a line, and what one file has reserved may be all
+    // that another one needs.
+    const absl::Status cut = CutBack();
+    disk_full_ = cut.ok() || absl::IsResourceExhausted(cut);
+    if (disk_full_) return status;
+    status = cut;
+  }
+  broken_ = status;
+  return status;
+}
+
+absl::Status RunFiles::CutBack() {
+  for (AppendLog* log : {results_.get(), errors_.get(), journal_.get()}) {
+    HR_RETURN_IF_ERROR(log->CutBack());
+  }
+  return absl::OkStatus();
+}
+
+void RunFiles::Fail(absl::Status error) {
+  if (broken_.ok()) broken_ = std::move(error);
+  disk_full_ = false;
 }
 
 absl::Status RunFiles::WriteGroup(const CommitGroup& group, Histogram* sync_us) {

@@ -31,13 +31,23 @@ inline constexpr char kJournalFile[] = "journal/control.log";
 class AppendLog {
  public:
   AppendLog(std::unique_ptr<File> file, int64_t size, int64_t reserve_bytes)
-      : file_(std::move(file)), size_(size), reserved_to_(size), reserve_bytes_(reserve_bytes) {}
+      : file_(std::move(file)),
+        size_(size),
+        kept_(size),
+        reserved_to_(size),
+        reserve_bytes_(reserve_bytes) {}
 
   // Makes room for `bytes` more, and, where the disk has it, for many more.
   absl::Status EnsureSpace(int64_t bytes);
   absl::Status Write(absl::string_view data);
   // Does nothing when nothing was written since the last one.
   absl::Status Sync(Histogram* sync_us);
+  // An error of Sync() is for good, whatever its code.
+  bool sync_failed() const { return sync_failed_; }
+  // What was written up to here stays, whatever CutBack() does.
+  void Keep() { kept_ = size_; }
+  // Undoes what was written since Keep(), also in part, and gives back what was reserved.
+  absl::Status CutBack();
   // Gives back what was reserved.
   absl::Status Trim();
   int64_t size() const { return size_; }
@@ -47,9 +57,11 @@ class AppendLog {
  private:
   std::unique_ptr<File> file_;
   int64_t size_;
+  int64_t kept_;
   int64_t reserved_to_;
   const int64_t reserve_bytes_;
   int64_t unsynced_bytes_ = 0;
+  bool sync_failed_ = false;
 };
 
 // What one group commit writes.
@@ -87,8 +99,10 @@ struct CommitGroup {
 // all are unacknowledged, an outcome is final whether its item's deferral is known or not, and an
 // unused reservation of ids wastes only ids. A deferral is written before the outcome of a later
 // pass is, because the caller leases the item again only after the deferral is acknowledged.
-// An error of any write or sync ends everything: Linux marks pages clean after a failed sync, so a
-// second one would lie. Nothing is acknowledged after it; a restart reads what is really there.
+// A full disk is no error yet: the files are cut back to where the group began, and the same group
+// may be tried again. Any other error of a write, and every error of a sync, ends everything: Linux
+// marks pages clean after a failed sync, so a second one would lie. Nothing is acknowledged after
+// it; a restart reads what is really there.
 class RunFiles {
  public:
   // Opens or makes the directory, takes its lock, recovers; errors as RunStore::Open().
@@ -105,9 +119,15 @@ class RunFiles {
   int64_t snapshot_log_bytes() const { return snapshot_log_bytes_; }
   int64_t snapshot_file_bytes() const { return snapshot_file_bytes_; }
 
-  // Writes the group and syncs it. ResourceExhausted before anything is written when the disk has
-  // no room for it (as far as the file system can tell). The first error is every later call's.
+  // Writes the group and syncs it. ResourceExhausted with disk_full() when the disk has no room for
+  // it: nothing of it is in the files, and the call may be repeated. Any other error is every later
+  // call's.
   absl::Status Commit(const CommitGroup& group, Histogram* sync_us);
+  // Whether that is how the last Commit() ended.
+  bool disk_full() const { return disk_full_; }
+  // Makes `error` every later call's.
+  void Fail(absl::Status error);
+  const std::string& dir() const { return dir_; }
 
   // Everything up to `position` has been committed. An error leaves the logs usable.
   absl::StatusOr<int64_t> SaveSnapshot(std::string content, const LogPosition& position);
@@ -120,6 +140,7 @@ class RunFiles {
   RunFiles(std::string dir, Disk* disk) : dir_(std::move(dir)), disk_(disk) {}
 
   absl::Status WriteGroup(const CommitGroup& group, Histogram* sync_us);
+  absl::Status CutBack();
   absl::Status WriteLines(const std::string& lines, AppendLog* log, Histogram* sync_us);
   absl::Status PruneSnapshots();
 
@@ -135,6 +156,7 @@ class RunFiles {
   std::vector<uint64_t> snapshots_;  // numbers on disk, ascending
   int64_t snapshot_log_bytes_ = 0;
   int64_t snapshot_file_bytes_ = 0;
+  bool disk_full_ = false;
   absl::Status broken_;
 };
 

@@ -1,6 +1,7 @@
 #include "coordinator/store/run_store.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,8 @@ namespace {
 class RunStoreImpl final : public RunStore {
  public:
   RunStoreImpl(std::unique_ptr<RunFiles> files, const RunStoreOptions& options, Reactor* reactor)
-      : options_(options),
+      : dir_(files->dir()),
+        options_(options),
         reactor_(reactor),
         room_records_(reactor, static_cast<int64_t>(options.max_queued_records)),
         room_bytes_(reactor, static_cast<int64_t>(options.max_queued_bytes)),
@@ -27,10 +29,12 @@ class RunStoreImpl final : public RunStore {
         workers_(files->recovered_workers()),
         snapshot_log_bytes_(files->snapshot_log_bytes()),
         snapshot_file_bytes_(files->snapshot_file_bytes()),
-        queue_(CommitQueue::Make(std::move(files), options, reactor,
-                                 [this](std::vector<CommitRequest*> requests, CommitStats stats) {
-                                   OnCommitted(requests, stats);
-                                 })) {
+        queue_(CommitQueue::Make(
+            std::move(files), options, reactor,
+            [this](std::vector<CommitRequest*> requests, CommitStats stats) {
+              OnCommitted(requests, stats);
+            },
+            [this] { OnFull(); })) {
     idle_.Set();
   }
   ~RunStoreImpl() override {
@@ -95,10 +99,10 @@ class RunStoreImpl final : public RunStore {
   }
 
   bool snapshot_wanted() const override {
-    const int64_t log_bytes = submitted_.results_bytes + submitted_.errors_bytes;
     const int64_t wanted_after =
         std::max(options_.snapshot_bytes, options_.log_per_snapshot * snapshot_file_bytes_);
-    return !saving_snapshot_ && failure_.ok() && log_bytes - snapshot_log_bytes_ >= wanted_after;
+    return !saving_snapshot_ && failure_.ok() &&
+           LogBytes(submitted_) - snapshot_log_bytes_ >= wanted_after;
   }
 
   Task<absl::Status> SaveSnapshot(std::string snapshot) override {
@@ -108,7 +112,7 @@ class RunStoreImpl final : public RunStore {
     if (saving_snapshot_) co_return absl::FailedPreconditionError("a snapshot is under way");
     saving_snapshot_ = true;
     // Also after an error, so that a snapshot that cannot be written is not tried at once again.
-    snapshot_log_bytes_ = submitted_.results_bytes + submitted_.errors_bytes;
+    snapshot_log_bytes_ = LogBytes(submitted_);
     Ticket ticket(reactor_);
     ticket.start = submitted_;
     ticket.request.urgent = true;
@@ -123,9 +127,18 @@ class RunStoreImpl final : public RunStore {
 
   RunStoreStats stats() const override { return stats_; }
 
+  std::string waiting_for() const override {
+    if (!full_since_.has_value()) return "";
+    return absl::StrCat("space on the disk of ", dir_, ": it is full, ", under_way_bytes_,
+                        " bytes wait; free some space, the run goes on by itself");
+  }
+
+  void StopWaitingForSpace() override { queue_->LimitWait(); }
+
   Task<absl::Status> Close() override {
     if (!closing_) {
       closing_ = true;
+      queue_->LimitWait();
       // No stop token: every call under way ends, by the writer or by its error.
       co_await idle_.Wait(StopToken());
       const absl::Status status = queue_->Stop();
@@ -184,6 +197,10 @@ class RunStoreImpl final : public RunStore {
     return absl::FailedPreconditionError("the run store is closed");
   }
 
+  static int64_t LogBytes(const LogPosition& position) {
+    return position.results_bytes + position.errors_bytes;
+  }
+
   Lsn NextLsn() { return submitted_.lsn = Lsn(submitted_.lsn.value() + 1); }
 
   void CountLines(const std::vector<LogRecord>& records) {
@@ -202,12 +219,21 @@ class RunStoreImpl final : public RunStore {
   // Must be called in the step that took the ticket's place from submitted_.
   Task<absl::Status> Commit(Ticket* ticket) {
     under_way_.PushBack(ticket);
+    const int64_t bytes = LogBytes(submitted_) - LogBytes(ticket->start) +
+                          static_cast<int64_t>(ticket->request.journal.size());
+    under_way_bytes_ += bytes;
     queue_->Submit(&ticket->request);
     // No stop token: the writer holds the request until it is done, however the caller fares.
     co_await ticket->request.done.Wait(StopToken());
+    under_way_bytes_ -= bytes;
     // The call has ended for snapshots only now, when the caller is about to hear of it.
     ticket->Unlink();
     co_return ticket->request.status;
+  }
+
+  void OnFull() {
+    full_since_ = reactor_->Now();
+    HR_LOG(kWarning) << "waiting for " << waiting_for();
   }
 
   void OnCommitted(const std::vector<CommitRequest*>& requests, const CommitStats& stats) {
@@ -220,8 +246,14 @@ class RunStoreImpl final : public RunStore {
       request->done.Set();
     }
     if (!failure_.ok()) failed_.RequestStop(StopCode::kPolicy);
+    if (full_since_.has_value() && failure_.ok()) {
+      HR_LOG(kWarning) << "the disk of " << dir_ << " has room again after "
+                       << absl::FormatDuration(reactor_->Now() - *full_since_) << ", going on";
+    }
+    full_since_.reset();
   }
 
+  const std::string dir_;
   const RunStoreOptions options_;
   Reactor* const reactor_;
   StopSource failed_;  // stops those who wait for room
@@ -231,7 +263,9 @@ class RunStoreImpl final : public RunStore {
   int calls_ = 0;
   LogPosition submitted_;   // the end of what was submitted
   List<Ticket> under_way_;  // in order of submission, until the caller hears of the end
-  PresentWorkers workers_;  // by the records that were submitted
+  int64_t under_way_bytes_ = 0;
+  std::optional<MonoTime> full_since_;  // while the disk is full
+  PresentWorkers workers_;              // by the records that were submitted
   int worker_records_under_way_ = 0;
   int64_t snapshot_log_bytes_;
   int64_t snapshot_file_bytes_;

@@ -87,6 +87,11 @@ struct RunStoreOptions {
   size_t max_queued_bytes = size_t{64} << 20;               // this many bytes
   int64_t snapshot_bytes = int64_t{64} << 20;  // a snapshot is wanted after this much log, and
   int64_t log_per_snapshot = 4;                // this many times the size of the last snapshot
+  // A full disk is waited out: tried again after the first time, then each time after the second,
+  // and not longer than the last when the run is to end. Chosen, not measured.
+  absl::Duration full_disk_first_retry = absl::Seconds(1);
+  absl::Duration full_disk_retry = absl::Seconds(2);
+  absl::Duration full_disk_last_wait = absl::Seconds(10);
   bool writer_thread = true;  // false: writes on the reactor's thread, for virtual time
 };
 
@@ -113,9 +118,9 @@ class RunStore {
                                                         Reactor* reactor, RecoveryVisitor* visitor,
                                                         RecoveryReport* report);
 
-  // Appends lines and deferrals; ends when all are durable. Waits while the queue is full. After
-  // the first write or sync error every call fails with that error, and nothing more is
-  // acknowledged.
+  // Appends lines and deferrals; ends when all are durable. Waits while the queue is full, and
+  // while the disk is (waiting_for() says so). After any other write error, and after the first
+  // sync error, every call fails with that error, and nothing more is acknowledged.
   virtual Task<absl::Status> Append(std::vector<LogRecord> records,
                                     std::vector<DeferredItem> deferred) = 0;
 
@@ -144,7 +149,18 @@ class RunStore {
 
   virtual RunStoreStats stats() const = 0;
 
-  // Writes what is queued, syncs, stops the writer, releases the lock.
+  // Not empty while the disk is full: what is waited for, for people, to follow "waiting for":
+  // "space on the disk of runs/a: it is full, 4711 bytes wait; free some space, the run goes on by
+  // itself".
+  virtual std::string waiting_for() const = 0;
+  // The run is to end: a full disk is waited out no longer than options.full_disk_last_wait from
+  // now on. Then every call fails with ResourceExhausted. For a caller that wants calls under way
+  // to end before Close(), which does the same.
+  virtual void StopWaitingForSpace() = 0;
+
+  // Writes what is queued, syncs, stops the writer, releases the lock. With a full disk it ends
+  // after options.full_disk_last_wait with ResourceExhausted; what was not acknowledged is not in
+  // the files then.
   virtual Task<absl::Status> Close() = 0;
 };
 

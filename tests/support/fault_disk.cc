@@ -97,7 +97,14 @@ class FaultDisk::OpenFile final : public File {
     }
     const auto size = static_cast<int64_t>(data.size());
     const int64_t from_reserve = std::min(node_->reserved, size);
-    HR_RETURN_IF_ERROR(disk_->TakeSpace(size - from_reserve));
+    const absl::Status space = disk_->TakeSpace(size - from_reserve);
+    if (!space.ok()) {
+      const int64_t fits = from_reserve + *disk_->free_bytes_;
+      node_->reserved = 0;
+      disk_->free_bytes_ = 0;
+      node_->Do({.truncate_to = {}, .data = std::string(data.substr(0, fits))});
+      return space;
+    }
     node_->reserved -= from_reserve;
     node_->Do({.truncate_to = {}, .data = std::string(data)});
     return absl::OkStatus();
@@ -117,6 +124,8 @@ class FaultDisk::OpenFile final : public File {
   absl::Status Truncate(int64_t size) override {
     const absl::MutexLock lock(&disk_->mutex_);
     HR_RETURN_IF_ERROR(disk_->Enter(Call::kTruncate, true));
+    const int64_t cut = static_cast<int64_t>(node_->content.size()) - size;
+    if (disk_->free_bytes_.has_value()) *disk_->free_bytes_ += node_->reserved + cut;
     node_->reserved = 0;
     node_->Do({.truncate_to = size, .data = ""});
     return absl::OkStatus();
@@ -125,6 +134,7 @@ class FaultDisk::OpenFile final : public File {
   absl::Status Reserve(int64_t bytes) override {
     const absl::MutexLock lock(&disk_->mutex_);
     HR_RETURN_IF_ERROR(disk_->Enter(Call::kReserve, false));
+    if (!disk_->can_reserve_) return absl::OkStatus();
     const int64_t more = std::max<int64_t>(0, bytes - node_->reserved);
     HR_RETURN_IF_ERROR(disk_->TakeSpace(more));
     node_->reserved += more;
@@ -165,7 +175,7 @@ absl::Status FaultDisk::Enter(Call call, bool changes) {
   const auto it = faults_.find(call);
   if (it == faults_.end() || --it->second.remaining > 0) return absl::OkStatus();
   const absl::Status status = it->second.status;
-  faults_.erase(it);
+  if (--it->second.times == 0) faults_.erase(it);
   return status;
 }
 
@@ -220,6 +230,7 @@ absl::Status FaultDisk::Remove(const std::string& path) {
   const absl::MutexLock lock(&mutex_);
   if (!live_.contains(path)) return absl::OkStatus();
   HR_RETURN_IF_ERROR(Enter(Call::kRemove, true));
+  if (free_bytes_.has_value()) *free_bytes_ += static_cast<int64_t>(live_[path]->content.size());
   live_.erase(path);
   return absl::OkStatus();
 }
@@ -242,9 +253,9 @@ absl::StatusOr<std::unique_ptr<File>> FaultDisk::Lock(const std::string& path) {
   return std::make_unique<OpenFile>(this, node, true);
 }
 
-void FaultDisk::FailNth(Call call, int64_t k, absl::Status status, int64_t written) {
+void FaultDisk::FailNth(Call call, int64_t k, absl::Status status, int64_t written, int64_t times) {
   const absl::MutexLock lock(&mutex_);
-  faults_[call] = {k, std::move(status), written};
+  faults_[call] = {k, std::move(status), written, times};
 }
 
 int64_t FaultDisk::calls(Call call) const {
@@ -256,6 +267,11 @@ int64_t FaultDisk::calls(Call call) const {
 void FaultDisk::SetFreeBytes(int64_t bytes) {
   const absl::MutexLock lock(&mutex_);
   free_bytes_ = bytes;
+}
+
+void FaultDisk::SetCanReserve(bool can_reserve) {
+  const absl::MutexLock lock(&mutex_);
+  can_reserve_ = can_reserve;
 }
 
 void FaultDisk::CrashAtStep(int64_t k) {

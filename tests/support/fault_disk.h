@@ -40,14 +40,18 @@ class FaultDisk final : public Disk {
   absl::StatusOr<std::vector<std::string>> List(const std::string& dir) override;
   absl::StatusOr<std::unique_ptr<File>> Lock(const std::string& path) override;
 
-  // The k-th (from 1, counted from now) such call fails with `status`; later ones succeed again. A
-  // failed append has written its first `written` bytes. A failed sync drops what it should have
-  // made durable: a later sync that succeeds does not bring it back (as on Linux).
-  void FailNth(Call call, int64_t k, absl::Status status, int64_t written = 0);
+  // The k-th (from 1, counted from now) such call and the `times - 1` after it fail with `status`;
+  // later ones succeed again. A failed append has written its first `written` bytes. A failed sync
+  // drops what it should have made durable: a later sync that succeeds does not bring it back (as
+  // on Linux).
+  void FailNth(Call call, int64_t k, absl::Status status, int64_t written = 0, int64_t times = 1);
   int64_t calls(Call call) const;
 
-  // Bytes that may still be appended or reserved over all files.
+  // Bytes that may still be appended or reserved over all files. An append that finds fewer writes
+  // as many as there are. A cut gives back what it cuts, a removal all.
   void SetFreeBytes(int64_t bytes);
+  // Without it Reserve() is OK and does nothing, as where the file system cannot. On by default.
+  void SetCanReserve(bool can_reserve);
 
   // The k-th changing call (from 1, counted from the start) crashes: an append writes a part,
   // anything else does nothing, and all later calls fail with Aborted "crashed".
@@ -78,6 +82,7 @@ class FaultDisk final : public Disk {
     int64_t remaining = 0;
     absl::Status status;
     int64_t written = 0;
+    int64_t times = 1;
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
@@ -92,6 +97,7 @@ class FaultDisk final : public Disk {
   std::map<Call, int64_t> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<Call, Fault> faults_ ABSL_GUARDED_BY(mutex_);
   std::optional<int64_t> free_bytes_ ABSL_GUARDED_BY(mutex_);
+  bool can_reserve_ ABSL_GUARDED_BY(mutex_) = true;
   int64_t steps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t crash_at_ ABSL_GUARDED_BY(mutex_) = 0;
   bool crashed_ ABSL_GUARDED_BY(mutex_) = false;

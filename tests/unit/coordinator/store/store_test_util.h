@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/async/reactor.h"
+#include "common/async/scope.h"
 #include "common/async/virtual_reactor.h"
 #include "common/base/log.h"
 #include "common/outcome/result_line.h"
@@ -116,6 +117,21 @@ inline absl::Status RunCall(Reactor* reactor, Task<absl::Status> task) {
   absl::Status status = absl::UnknownError("did not end");
   reactor->Run(StoreResult(std::move(task), &status));
   return status;
+}
+
+inline Task<void> AppendChunk(RunStore* store, uint64_t item, absl::Status* status) {
+  std::vector<LogRecord> records = {RecordOf(item), RecordOf(item + 1000, ErrorClass::kAuth)};
+  *status = co_await store->Append(std::move(records), {DeferralOf(item + 2000)});
+}
+
+// Appends chunk i, of items i, i + 1000 and i + 2000, for each status, all at once.
+inline Task<void> AppendChunks(Reactor* reactor, RunStore* store,
+                               std::vector<absl::Status>* statuses) {
+  TaskScope scope(reactor, StopToken());
+  for (size_t i = 0; i < statuses->size(); ++i) {
+    scope.Spawn(AppendChunk(store, i, &(*statuses)[i]));
+  }
+  co_await scope.Join();
 }
 
 // A directory that is removed at the end.
