@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "coordinator/cluster/coordinator.h"
 #include "coordinator/dataset/dataset.h"
 #include "coordinator/progress/progress_meter.h"
 #include "coordinator/session/service.h"
@@ -27,6 +28,8 @@ namespace {
 // A live view is redrawn this often; the views choose what they show.
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
 constexpr int64_t kDefaultMaxInFlight = 2500;
+// The worker is told that the run is over and has this long to leave. Chosen, not measured.
+constexpr absl::Duration kFarewell = absl::Seconds(5);
 
 // Gives the item states what a run directory remembers.
 class StateRecovery final : public RecoveryVisitor {
@@ -54,11 +57,13 @@ struct Run {
       const Dataset* dataset, RunStore* store, JobState* state)
       : reactor(r),
         dataset_thread(r),
-        runner(r, job, options, dataset, &dataset_thread, store, state),
-        meter(&runner, r->Now()) {}
+        coordinator(r, SessionOptions{}),
+        runner(r, job, options, dataset, &dataset_thread, store, state, &coordinator),
+        meter(&runner, &coordinator, r->Now()) {}
 
   EpollReactor* const reactor;
   BlockingThread dataset_thread;
+  Coordinator coordinator;
   JobRunner runner;
   ProgressMeter meter;
   StopSource ticker_stop;
@@ -84,7 +89,10 @@ Task<void> Main(Run* run, RunStore* store, LocalWorker* worker, SessionServer* s
                 ProgressView* view, Ending* ending) {
   TaskScope ticker(run->reactor, StopToken());
   ticker.Spawn(ShowProgress(run, view));
+  run->coordinator.AddJob(&run->runner);
   ending->end = co_await run->runner.Run();
+  run->coordinator.RemoveJob(&run->runner, /*over=*/false);
+  co_await run->coordinator.DismissWorkers("the run has ended", kFarewell);
   run->ticker_stop.RequestStop(StopCode::kOwnerDone);
   co_await ticker.Join();
   auto stop_worker = [worker] {
@@ -92,13 +100,13 @@ Task<void> Main(Run* run, RunStore* store, LocalWorker* worker, SessionServer* s
     return true;
   };
   co_await run->dataset_thread.Run(stop_worker);
-  co_await run->runner.CloseSessions();
+  co_await run->coordinator.CloseSessions("the run has ended");
   auto stop_server = [server] {
     server->Stop();
     return true;
   };
   co_await run->dataset_thread.Run(stop_server);
-  co_await run->runner.Shutdown();
+  co_await run->coordinator.Shutdown();
   ending->closed = co_await store->Close();
 }
 
@@ -162,6 +170,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
 
   JobRunnerOptions runner_options;
   runner_options.first_batch = recovery.next_batch;
+  runner_options.record_workers = false;
   if (job.max_cost_usd > 0 && report.resumed) {
     HR_ASSIGN_OR_RETURN(runner_options.spent_usd, SpentUsd(job));
   }
@@ -180,7 +189,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
     Run run(reactor.get(), job, runner_options, dataset.get(), store.get(), &state);
     HR_ASSIGN_OR_RETURN(std::unique_ptr<SessionServer> server,
                         SessionServer::StartInProcess(reactor.get(), [&run](auto stream) {
-                          run.runner.AddStream(std::move(stream));
+                          run.coordinator.AddStream(std::move(stream));
                         }));
     HR_ASSIGN_OR_RETURN(
         std::unique_ptr<SignalWatch> signals,

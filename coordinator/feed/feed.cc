@@ -42,11 +42,11 @@ void Feed::Refill() {
   std::vector<RowIndex> wanted = state_->Take(model_, depth_ - ready_.size());
   if (wanted.empty()) return;
   reading_ = true;
-  scope_->Spawn(ReadAhead(this, std::move(wanted), state_->pass(model_)));
+  scope_->Spawn(ReadAhead(this, std::move(wanted)));
 }
 
-Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted, uint32_t pass) {
-  auto read = [self, &wanted, pass] { return self->ReadRows(wanted, pass); };
+Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted) {
+  auto read = [self, &wanted] { return self->ReadRows(wanted); };
   Rows rows = co_await self->thread_->Run(read);
   self->reading_ = false;
   if (!rows.status.ok()) {
@@ -56,6 +56,11 @@ Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted, uint32_t pa
   for (RenderedRow& row : rows.rows) {
     std::string error = std::move(row.error);
     v1::Item item = ToItem(self->state_->item(row.row, self->model_), std::move(row));
+    if (error.empty() && item.ByteSizeLong() > kMaxItemBytes) {
+      error = absl::StrCat("the request of this row has ", item.ByteSizeLong(),
+                           " bytes, more than ", kMaxItemBytes, " that one item may have");
+      item.clear_body();
+    }
     if (error.empty()) {
       self->ready_.push_back(std::move(item));
     } else {
@@ -65,16 +70,16 @@ Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted, uint32_t pa
   self->hooks_.on_ready();
 }
 
-Feed::Rows Feed::ReadRows(const std::vector<RowIndex>& wanted, uint32_t pass) {
+Feed::Rows Feed::ReadRows(const std::vector<RowIndex>& wanted) {
   Rows result;
-  if (cursor_ == nullptr || cursor_pass_ != pass) {
+  // A later pass, and what came back from a lost worker, goes over the dataset again.
+  if (cursor_ == nullptr || wanted.front().value() < next_row_) {
     absl::StatusOr<std::unique_ptr<RowCursor>> cursor = dataset_->NewCursor();
     if (!cursor.ok()) {
       result.status = cursor.status();
       return result;
     }
     cursor_ = *std::move(cursor);
-    cursor_pass_ = pass;
   }
   result.rows.reserve(wanted.size());
   for (RowIndex row : wanted) {
@@ -88,17 +93,23 @@ Feed::Rows Feed::ReadRows(const std::vector<RowIndex>& wanted, uint32_t pass) {
           absl::StrCat("row ", row.value(), " is gone: the dataset changed while the job ran"));
       return result;
     }
+    next_row_ = row.value() + 1;
     result.rows.push_back(*std::move(*rendered));
   }
   return result;
 }
 
-std::vector<v1::Item> Feed::Take(size_t max) {
-  const size_t count = std::min(max, ready_.size());
+std::vector<v1::Item> Feed::Take(size_t max, size_t max_bytes) {
   std::vector<v1::Item> items;
-  items.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    items.push_back(std::move(ready_.front()));
+  items.reserve(std::min(max, ready_.size()));
+  size_t bytes = 0;
+  while (items.size() < max && !ready_.empty()) {
+    v1::Item& item = ready_.front();
+    if (!state_->resolved(ItemId(item.item()))) {
+      bytes += item.ByteSizeLong();
+      if (bytes > max_bytes && !items.empty()) break;
+      items.push_back(std::move(item));
+    }
     ready_.pop_front();
   }
   Refill();

@@ -23,6 +23,10 @@
 
 namespace headrace {
 
+// A row whose items are larger than this on the wire is a bad row. Half of what one message may
+// have (session/service.h), so that a grant of one item always fits.
+inline constexpr size_t kMaxItemBytes = size_t{8} << 20;
+
 class Feed {
  public:
   struct Hooks {
@@ -42,8 +46,9 @@ class Feed {
   // Starts reading ahead if there is room; called after each Take and when items were resolved.
   void Refill();
 
-  // Up to `max` items in order, given-back ones first.
-  std::vector<v1::Item> Take(size_t max);
+  // Up to `max` items in order, given-back ones first, and no more of them than `max_bytes` on the
+  // wire, but at least one. Items that were resolved meanwhile are left out.
+  std::vector<v1::Item> Take(size_t max, size_t max_bytes);
   // Items that come back from a lease: they are next.
   void GiveBack(std::vector<v1::Item> items);
 
@@ -57,8 +62,8 @@ class Feed {
     absl::Status status;
     std::vector<RenderedRow> rows;
   };
-  Rows ReadRows(const std::vector<RowIndex>& wanted, uint32_t pass);
-  static Task<void> ReadAhead(Feed* self, std::vector<RowIndex> wanted, uint32_t pass);
+  Rows ReadRows(const std::vector<RowIndex>& wanted);
+  static Task<void> ReadAhead(Feed* self, std::vector<RowIndex> wanted);
 
   const ModelIndex model_;
   const size_t depth_;
@@ -71,7 +76,7 @@ class Feed {
   bool reading_ = false;
   // Used by the dataset thread only, one read at a time.
   std::unique_ptr<RowCursor> cursor_;
-  uint32_t cursor_pass_ = 0;
+  uint64_t next_row_ = 0;  // that the cursor can read
 };
 
 }  // namespace headrace

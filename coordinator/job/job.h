@@ -101,6 +101,9 @@ struct JobConfig {
   absl::Duration jitter = absl::Milliseconds(200);
   absl::Duration max_retry_after = absl::Minutes(10);  // a longer hint parks the run
   int passes = 2;
+  // stragglers
+  bool split_stragglers = true;   // the last batches are shared with idle workers
+  bool hedge_stragglers = false;  // an item far beyond its model's p99 is called a second time
   // output
   std::string output_dir;
   bool csv = true;

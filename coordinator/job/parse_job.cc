@@ -19,9 +19,9 @@
 namespace headrace {
 namespace {
 
-constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",        "models",
-                                          "batch",      "retry",    "passes",       "output",
-                                          "max_failed", "max_cost", "max_in_flight"};
+constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",         "models",
+                                          "batch",      "retry",    "passes",        "output",
+                                          "max_failed", "max_cost", "max_in_flight", "stragglers"};
 constexpr absl::string_view kDatasetKeys[] = {"path",     "prompt", "system",
                                               "expected", "id",     "limit"};
 constexpr absl::string_view kPoolKeys[] = {"requests_per_minute", "tokens_per_minute",
@@ -49,6 +49,7 @@ constexpr absl::string_view kPriceKeys[] = {"input", "output", "cached"};
 constexpr absl::string_view kBatchKeys[] = {"size", "deadline", "on_failure"};
 constexpr absl::string_view kRetryKeys[] = {"attempts", "first_delay", "max_delay", "jitter",
                                             "max_retry_after"};
+constexpr absl::string_view kStragglerKeys[] = {"split", "hedge"};
 constexpr absl::string_view kOutputKeys[] = {"dir", "csv", "csv_safe"};
 
 class JobReader {
@@ -65,6 +66,7 @@ class JobReader {
     HR_RETURN_IF_ERROR(ReadBatch(root));
     HR_RETURN_IF_ERROR(ReadRetry(root));
     HR_RETURN_IF_ERROR(root.Read("passes", &job_->passes));
+    HR_RETURN_IF_ERROR(ReadStragglers(root));
     HR_RETURN_IF_ERROR(ReadOutput(root));
     HR_RETURN_IF_ERROR(root.Read("max_cost", &job_->max_cost_usd));
     HR_RETURN_IF_ERROR(ReadMaxFailed(root));
@@ -239,6 +241,15 @@ class JobReader {
     HR_RETURN_IF_ERROR(fields.Read("max_delay", &job_->max_delay));
     HR_RETURN_IF_ERROR(fields.Read("jitter", &job_->jitter));
     return fields.Read("max_retry_after", &job_->max_retry_after);
+  }
+
+  absl::Status ReadStragglers(const YamlFields& root) {
+    const auto node = root.Find("stragglers");
+    if (!node.has_value()) return absl::OkStatus();
+    HR_ASSIGN_OR_RETURN(const YamlFields fields,
+                        YamlFields::Open(document_, *node, "stragglers", kStragglerKeys));
+    HR_RETURN_IF_ERROR(fields.Read("split", &job_->split_stragglers));
+    return fields.Read("hedge", &job_->hedge_stragglers);
   }
 
   absl::Status ReadOutput(const YamlFields& root) {

@@ -157,6 +157,9 @@ std::string ToYaml(const JobConfig& job) {
   out.Line(2, "jitter", Exact(job.jitter));
   out.Line(2, "max_retry_after", Exact(job.max_retry_after));
   out.Line(0, "passes", absl::StrCat(job.passes));
+  out.Line(0, "stragglers", "");
+  out.Line(2, "split", Flag(job.split_stragglers));
+  out.Line(2, "hedge", Flag(job.hedge_stragglers));
   out.Line(0, "max_failed", Limit(job.max_failed));
   out.Line(0, "max_cost", Number(job.max_cost_usd));
   out.Line(0, "max_in_flight", absl::StrCat(job.max_in_flight));

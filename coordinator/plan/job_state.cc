@@ -62,9 +62,15 @@ std::vector<RowIndex> JobState::Take(ModelIndex model, size_t max) {
   PerModel& per_model = per_model_[model.value()];
   std::vector<RowIndex> taken;
   while (true) {
+    while (!per_model.returned.empty() && taken.size() < max) {
+      const RowIndex row = *per_model.returned.begin();
+      per_model.returned.erase(per_model.returned.begin());
+      if (BelongsToPass(Get(item(row, model)), per_model.pass)) taken.push_back(row);
+    }
     for (; per_model.cursor < rows_ && taken.size() < max; ++per_model.cursor) {
       const RowIndex row(static_cast<uint64_t>(per_model.cursor));
-      if (BelongsToPass(Get(item(row, model)), per_model.pass)) taken.push_back(row);
+      const ItemId id = item(row, model);
+      if (BelongsToPass(Get(id), per_model.pass) && !adopted_.contains(id)) taken.push_back(row);
     }
     if (!taken.empty()) break;
     const bool exhausted = per_model.cursor == rows_ && per_model.outstanding == 0;
@@ -78,7 +84,35 @@ std::vector<RowIndex> JobState::Take(ModelIndex model, size_t max) {
 }
 
 bool JobState::has_untaken(ModelIndex model) const {
-  return per_model_[model.value()].cursor < rows_;
+  const PerModel& per_model = per_model_[model.value()];
+  return per_model.cursor < rows_ || !per_model.returned.empty();
+}
+
+bool JobState::taken(ItemId item) const {
+  if (adopted_.contains(item)) return true;
+  const PerModel& per_model = per_model_[model(item).value()];
+  const RowIndex at = row(item);
+  return static_cast<int64_t>(at.value()) < per_model.cursor &&
+         BelongsToPass(Get(item), per_model.pass) && !per_model.returned.contains(at);
+}
+
+bool JobState::Adopt(ItemId item) {
+  if (resolved(item) || taken(item)) return false;
+  PerModel& per_model = per_model_[model(item).value()];
+  per_model.returned.erase(row(item));
+  adopted_.insert(item);
+  ++per_model.outstanding;
+  return true;
+}
+
+void JobState::Return(ItemId item) {
+  if (!taken(item)) return;
+  PerModel& per_model = per_model_[model(item).value()];
+  adopted_.erase(item);
+  --per_model.outstanding;
+  if (static_cast<int64_t>(row(item).value()) < per_model.cursor) {
+    per_model.returned.insert(row(item));
+  }
 }
 
 JobState::Verdict JobState::Resolve(ItemId item, ErrorClass error_class) {
@@ -86,7 +120,8 @@ JobState::Verdict JobState::Resolve(ItemId item, ErrorClass error_class) {
     ++superseded_;
     return Verdict::kSuperseded;
   }
-  --per_model_[model(item).value()].outstanding;
+  if (taken(item)) --per_model_[model(item).value()].outstanding;
+  adopted_.erase(item);
   if (error_class == ErrorClass::kNone) {
     Set(item, kOkState);
     return Verdict::kOk;

@@ -9,6 +9,10 @@
 //   ok, failed   any result                  unchanged: superseded
 //   any          cancelled, not started      unchanged: the item is taken again
 //
+// Beside its state an item is taken or not: Take() takes in the order of rows; Adopt() takes what a
+// worker holds already when the coordinator has been restarted; Return() gives back what has to be
+// read from the dataset again.
+//
 // Worked race: batch 7 is cut by its deadline, its item is granted again in batch 9, and then the
 // late answer of batch 7 arrives. The item has no outcome yet, so the answer is accepted, and batch
 // 9's result is superseded: first ok wins, and what was paid for is kept.
@@ -18,9 +22,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
@@ -52,6 +58,11 @@ class JobState {
   uint32_t pass(ModelIndex model) const { return per_model_[model.value()].pass; }
   // False when every row of the present pass has been taken.
   bool has_untaken(ModelIndex model) const;
+  // Takes one item, out of order. False when it is resolved or taken already.
+  bool Adopt(ItemId item);
+  // Gives a taken item back: Take() finds it again.
+  void Return(ItemId item);
+  bool taken(ItemId item) const;
   // Items that are taken and neither resolved nor deferred.
   int64_t outstanding(ModelIndex model) const { return per_model_[model.value()].outstanding; }
 
@@ -61,7 +72,8 @@ class JobState {
     kDeferred,    // a later pass runs it again: no line
     kSuperseded,  // the item has an outcome already
   };
-  // What an outcome of a taken item means, and the state after it.
+  // What an outcome means, and the state after it. The item need not be taken: what a worker brings
+  // late counts too.
   Verdict Resolve(ItemId item, ErrorClass error_class);
 
   // For recovery, before the first Take.
@@ -100,7 +112,8 @@ class JobState {
     int64_t outstanding = 0;  // taken and neither resolved nor deferred
     int64_t resolved = 0;
     int64_t ok = 0;
-    int64_t deferred = 0;  // items that wait for a later pass
+    int64_t deferred = 0;         // items that wait for a later pass
+    std::set<RowIndex> returned;  // before the cursor, to be taken again
   };
 
   uint8_t Get(ItemId item) const;
@@ -113,6 +126,7 @@ class JobState {
   const int passes_;
   std::vector<uint8_t> states_;  // two items a byte
   std::vector<PerModel> per_model_;
+  absl::flat_hash_set<ItemId> adopted_;  // taken out of order; as many as workers hold
   std::array<int64_t, 256> failures_{};
   int64_t ok_ = 0;
   int64_t failed_ = 0;

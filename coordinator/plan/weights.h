@@ -1,4 +1,4 @@
-// Turns by weight: stride scheduling over the models of a job.
+// Turns by weight: stride scheduling over the models of a job, and over the jobs of a coordinator.
 #ifndef HEADRACE_COORDINATOR_PLAN_WEIGHTS_H_
 #define HEADRACE_COORDINATOR_PLAN_WEIGHTS_H_
 
@@ -11,18 +11,27 @@
 
 namespace headrace {
 
-// Each model has a virtual time that grows by items / weight when it is served; the one that is
-// furthest behind is next. A model that had nothing to do is lifted to the others, so it gets no
-// burst for the time that it was away.
+// Each party has a virtual time that grows by items / weight when it is served; the one that is
+// furthest behind is next. One that had nothing to do is lifted to the others, so it gets no burst
+// for the time that it was away.
 class WeightedTurns {
  public:
+  WeightedTurns() = default;
   // Weights are positive.
   explicit WeightedTurns(std::vector<double> weights)
       : weights_(std::move(weights)), served_(weights_.size(), 0) {
     for (double weight : weights_) HR_CHECK(weight > 0);
   }
 
-  // The next model among those for which `can(index)` holds.
+  // One more party, with the next index; it begins level with the others.
+  size_t Add(double weight) {
+    HR_CHECK(weight > 0);
+    weights_.push_back(weight);
+    served_.push_back(floor_);
+    return weights_.size() - 1;
+  }
+
+  // The next party among those for which `can(index)` holds.
   template <typename Predicate>
   std::optional<size_t> Next(Predicate can) const {
     std::optional<size_t> best;
@@ -40,7 +49,7 @@ class WeightedTurns {
   }
 
  private:
-  const std::vector<double> weights_;
+  std::vector<double> weights_;
   std::vector<double> served_;
   double floor_ = 0;  // the virtual time at the last turn
 };

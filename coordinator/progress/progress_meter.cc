@@ -110,7 +110,7 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
 
   std::map<std::string, PoolSum> pools;
   int64_t throttled = 0;
-  for (const WorkerSession* session : runner.sessions()) {
+  for (const WorkerSession* session : cluster_->sessions()) {
     const v1::Beat& beat = session->last_beat();
     ++out.workers;
     out.in_flight += beat.in_flight();
@@ -118,6 +118,7 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
     throttled += static_cast<int64_t>(beat.throttled_total());
     if (out.in_flight == 0 && out.waiting_for.empty()) out.waiting_for = beat.waiting_for();
     for (const v1::PoolState& pool : beat.pools()) {
+      if (pool.job_id() != runner.id()) continue;
       PoolSum& sum = pools[pool.pool()];
       // Pools in memory are each worker's own; shared ones report the same numbers.
       sum.tokens = std::max(sum.tokens, pool.tokens_last_minute());
@@ -137,6 +138,10 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
   }
   if (out.limited_by.empty() && out.gate_waiting > 0) out.limited_by = "max_in_flight";
   if (!finished && out.workers == 0) out.waiting_for = "a worker";
+  if (!finished && runner.learning() && out.in_flight == 0) {
+    out.waiting_for = absl::StrCat(runner.awaited_workers(),
+                                   " workers of the earlier start, which may hold batches");
+  }
 
   out.queue_p50 = Quantile(totals.queue_us, 0.5);
   out.queue_p95 = Quantile(totals.queue_us, 0.95);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "coordinator/cluster/coordinator.h"
 #include "coordinator/progress/progress.h"
 #include "coordinator/run/job_runner.h"
 
@@ -15,8 +16,9 @@ namespace headrace {
 // Sample at most a few times a second, on the coordinator's reactor.
 class ProgressMeter {
  public:
-  // `runner` outlives it.
-  ProgressMeter(const JobRunner* runner, MonoTime begun) : runner_(runner), begun_(begun) {}
+  // `runner` and `cluster` outlive it.
+  ProgressMeter(const JobRunner* runner, const Coordinator* cluster, MonoTime begun)
+      : runner_(runner), cluster_(cluster), begun_(begun) {}
 
   ProgressSnapshot Sample(MonoTime now, bool finished);
 
@@ -29,6 +31,7 @@ class ProgressMeter {
   double ItemsPerMinute(MonoTime now, int64_t done);
 
   const JobRunner* const runner_;
+  const Coordinator* const cluster_;
   const MonoTime begun_;
   std::deque<Point> points_;         // of the last minute, oldest first
   std::vector<PoolProgress> pools_;  // as last told by a worker

@@ -1,12 +1,16 @@
-// One job in a coordinator: feeds its models, grants batches to sessions, resolves results, and
+// One job in a coordinator: feeds its models, grants batches to workers, resolves results, and
 // knows when and why to end. Everything runs on the coordinator's reactor; rules are in plan/, disk
-// in store/, the wire in session/.
+// in store/, the wire and the workers behind JobCluster.
 //
+//   LEARNING  a run that was cut off: its workers were heard, or one lease is over -> RUNNING
 //   RUNNING   all items resolved, all durable          -> ENDED (complete)
 //   RUNNING   Stop(): person, policy, account, budget  -> STOPPING: no grants, workers drain
-//   STOPPING  no lease is left, all durable            -> ENDED (with the reason of the stop)
+//   STOPPING  no connected worker has a lease, all durable -> ENDED (with the reason of the stop)
 //   any       a write or sync failed                   -> ENDED (error); nothing more is
 //   acknowledged
+//
+// While LEARNING nothing is granted, so that what the workers of the earlier process still hold is
+// not paid for twice: each brings its batches along with its hello, and they are adopted.
 #ifndef HEADRACE_COORDINATOR_RUN_JOB_RUNNER_H_
 #define HEADRACE_COORDINATOR_RUN_JOB_RUNNER_H_
 
@@ -14,11 +18,16 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/async/blocking_thread.h"
 #include "common/async/reactor.h"
 #include "common/async/scope.h"
@@ -32,8 +41,8 @@
 #include "coordinator/plan/job_state.h"
 #include "coordinator/plan/lease_table.h"
 #include "coordinator/plan/weights.h"
+#include "coordinator/run/job_cluster.h"
 #include "coordinator/run/job_totals.h"
-#include "coordinator/session/worker_session.h"
 #include "coordinator/store/run_store.h"
 
 namespace headrace {
@@ -44,99 +53,153 @@ struct JobEnd {
   std::string reason;  // a sentence, empty when complete
 };
 
+// A process of a worker, by its own words.
+struct WorkerName {
+  std::string id;
+  std::string boot_nonce;
+  friend auto operator<=>(const WorkerName&, const WorkerName&) = default;
+};
+
 struct JobRunnerOptions {
   uint64_t job_id = 1;
   std::string run_key;  // see JobSpec.run_key
-  SessionOptions session;
+  absl::Duration lease = absl::Seconds(60);
   BatchId first_batch{1};
   int config_errors_to_stop = 20;  // identical configuration errors with no success
   double spent_usd = 0;            // by earlier starts of the run; counts against max_cost
+  // Who may hold batches of the run's earlier process; LEARNING waits for them, one lease at most.
+  std::vector<WorkerName> awaited_workers;
+  // False: workers live and die with this process, as in `headrace run`; they are not recorded.
+  bool record_workers = true;
 };
 
-class JobRunner final : private SessionHost {
+// Free credits of a worker, by model.
+using ModelCredits = std::vector<uint64_t>;
+
+class JobRunner final {
  public:
   // All collaborators outlive it. `job` is finished (FinishJob).
   JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options, const Dataset* dataset,
-            BlockingThread* dataset_thread, RunStore* store, JobState* state);
-  ~JobRunner() override;
+            BlockingThread* dataset_thread, RunStore* store, JobState* state, JobCluster* cluster);
+  ~JobRunner();
 
-  // A worker has opened a stream. Reactor thread.
-  void AddStream(std::unique_ptr<CoordinatorStream> stream);
-
-  // Runs the job to its end, tells the workers, and gives them a moment to leave.
+  // Runs the job to its end: everything resolved or stopped, and durable.
   Task<JobEnd> Run();
-  // After Run(): ends the sessions that are left. Streams that are added later are closed at once.
-  Task<void> CloseSessions();
-  // The last call: no stream may be added any more.
-  Task<void> Shutdown();
-
   // Ends the run early: nothing new starts, calls under way end. The first reason is kept.
   void Stop(std::string state, ExitCode exit_code, std::string reason);
 
+  // --- What the coordinator tells it of workers.
+
+  // A worker process has opened a session and says what it holds of this job. What it was given and
+  // does not hold comes back; what it holds and this process does not know is adopted.
+  void OnHello(WorkerKey worker, const WorkerName& name, const std::vector<v1::HeldBatch>& held);
+  // One held batch of a beat. False: the worker must cancel it.
+  bool Renew(WorkerKey worker, const v1::HeldBatch& held);
+  // The worker process is gone for good. `left`: it said so itself and nothing killed it.
+  void LoseWorker(WorkerKey worker, bool left);
+  // The time has gone on: leases may have expired. Called every second or so.
+  void Tick();
+  // The part of one chunk that is of this job. `durable` is called once everything in it is on the
+  // disk, never after a write error. `fresh`: no earlier coordinator may have counted it.
+  void OnResults(WorkerKey worker, v1::Results results, bool fresh,
+                 absl::AnyInvocable<void()> durable);
+
+  // A batch for `worker`, within `credits`; the lease begins. Empty when there is nothing to grant.
+  std::optional<v1::Grant> NextGrant(WorkerKey worker, const ModelCredits& credits);
+  // `worker` is idle and nothing is left to grant: another one may give back a part of its batch.
+  void SplitFor(WorkerKey worker, const ModelCredits& credits);
+
+  v1::JobSpec Spec() const;
+  uint64_t id() const { return options_.job_id; }
   const JobConfig& job() const { return job_; }
   const JobState& state() const { return *state_; }
   const JobTotals& totals() const { return totals_; }
   const RunStore& store() const { return *store_; }
-  std::vector<const WorkerSession*> sessions() const;
+  const LeaseTable& leases() const { return leases_; }
   int64_t leased_items() const { return leases_.open_items(); }
   const std::optional<JobEnd>& stopping() const { return stop_; }
+  bool learning() const { return learning_; }
+  // How many worker processes LEARNING still waits for, and how long at most.
+  size_t awaited_workers() const { return awaited_.size(); }
+  bool write_failed() const { return write_failed_; }
 
  private:
-  // A configuration error that waits for a first success or for enough of its kind.
-  struct Held {
-    v1::ItemResult result;
-  };
-
-  void OnSessionOpen(WorkerSession* session) override;
-  void OnCredits(WorkerSession* session) override;
-  void OnResults(WorkerSession* session, v1::Results results) override;
-  void OnBeat(WorkerSession* session, const v1::Beat& beat) override;
-  void OnSessionClosed(WorkerSession* session) override;
-
-  static Task<void> RunSession(JobRunner* self, std::unique_ptr<WorkerSession> session);
   // What one chunk resolved: lines and deferrals for the store, outcomes for the durable state.
   struct Resolved {
     std::vector<LogRecord> records;
     std::vector<DeferredItem> deferred;
     std::vector<std::pair<ItemId, ErrorClass>> outcomes;
+    bool empty() const { return records.empty() && deferred.empty(); }
+  };
+  // Whose result it is, for the counts.
+  struct Origin {
+    WorkerKey worker;
+    bool fresh = true;
   };
 
-  // Writes and, once durable, acknowledges; `session` 0 for what the coordinator itself resolved.
-  static Task<void> Commit(JobRunner* self, Resolved resolved, SessionId session, uint64_t seq);
-  void StartCommit(Resolved resolved, SessionId session, uint64_t seq);
+  // job_runner.cc: life
+  void EndLearning(absl::string_view why);
+  void CheckBudget();
+  void CheckLimits();
+  bool TooManyFailed(int64_t failed) const;
+  bool Quiet() const;
+  void Advance();
   static Task<void> SaveSnapshot(JobRunner* self);
-  static Task<void> ReserveIds(JobRunner* self);
 
-  void SendJobDone(WorkerSession* session);
-  void PumpGrants();
+  // job_grants.cc: batches out and back
   bool Grantable(size_t model, uint64_t credits) const;
-  v1::Grant MakeGrant(size_t model, size_t max_items);
-  void ResolveResult(v1::ItemResult result, Resolved* resolved);
-  void Accept(v1::ItemResult result, Resolved* resolved);
-  void Hold(v1::ItemResult result);
+  const LeaseTable::Lease* LostOf(size_t model) const;
+  v1::Grant MakeGrant(WorkerKey worker, size_t model, size_t max_items);
+  bool MayHaveGrants(WorkerKey worker);
+  static Task<void> RecordWorker(JobRunner* self, WorkerKey worker, WorkerName name, bool present);
+  static Task<void> ReserveIds(JobRunner* self);
+  void Adopt(WorkerKey worker, const v1::HeldBatch& held);
+  void OnLost(const std::vector<BatchId>& batches);
+  void GiveBack(const v1::Grant& grant, bool has_texts, std::vector<v1::Item> items);
+  void EndLease(BatchId batch, Epoch epoch);
+  void CancelElsewhere(ItemId item);
+  void OnBadRow(v1::Item item, const std::string& error);
+  void FailItem(const v1::Item& item, ErrorClass error_class, const std::string& error,
+                BatchId batch);
+
+  // job_results.cc: results in, lines out
+  void ResolveResult(v1::ItemResult result, Origin origin, Resolved* resolved);
+  void Accept(v1::ItemResult result, Origin origin, Resolved* resolved);
+  void Hold(v1::ItemResult result, Origin origin);
   void ReleaseHeld(size_t model, Resolved* resolved);
   void ReleaseHeldAtEnd();
   void OnBatchDone(const v1::BatchDone& done);
-  void OnBadRow(v1::Item item, const std::string& error);
-  void GiveBack(size_t model, std::vector<v1::Item> items);
-  bool TooManyFailed(int64_t failed) const;
-  void CheckBudget();
-  void CheckLimits();
-  void Advance();
+  void OnReturned(const v1::ReturnedItems& returned);
+  void StartCommit(Resolved resolved, absl::AnyInvocable<void()> durable);
+  static Task<void> Commit(JobRunner* self, Resolved resolved, absl::AnyInvocable<void()> durable);
 
   Reactor* const reactor_;
   const JobConfig job_;
   const JobRunnerOptions options_;
   RunStore* const store_;
   JobState* const state_;  // what results came, durable or on their way there
-  JobState durable_;       // what is on the disk: the content of snapshots
+  JobCluster* const cluster_;
+  JobState durable_;  // what is on the disk: the content of snapshots
   JobTotals totals_;
   LeaseTable leases_;
   WeightedTurns turns_;
   std::vector<std::unique_ptr<Feed>> feeds_;
-  std::vector<std::vector<Held>> held_;  // by model
-  std::map<SessionId, WorkerSession*> sessions_;
-  uint64_t next_session_ = 1;
+  // Configuration errors that wait for a first success or for enough of their kind, by model.
+  struct Held {
+    v1::ItemResult result;
+    Origin origin;
+  };
+  std::vector<std::vector<Held>> held_;
+
+  // The processes of workers that are in the journal, or on their way there.
+  enum class Recorded { kUnderWay, kDone };
+  std::map<WorkerKey, Recorded> recorded_;
+  std::map<WorkerKey, WorkerName> names_;
+  std::set<WorkerName> awaited_;
+  bool learning_ = false;
+  MonoTime learning_until_;
+  absl::flat_hash_set<BatchId> split_asked_;  // until the answer or the end of the batch
+
   BatchId next_batch_;
   BatchId reserved_batches_;
   bool reserving_ = false;
@@ -145,9 +208,7 @@ class JobRunner final : private SessionHost {
   int64_t commits_under_way_ = 0;
   std::optional<JobEnd> stop_;
   Event ended_;
-  StopSource close_sessions_;
-  TaskScope work_;     // reads, commits
-  TaskScope streams_;  // sessions
+  TaskScope work_;  // reads, commits
 };
 
 // The job as workers see it.

@@ -61,6 +61,7 @@ v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options) {
   spec.set_max_retry_after_ms(Millis(job.max_retry_after));
   spec.set_max_in_flight(static_cast<uint32_t>(job.max_in_flight));
   spec.set_config_errors_to_stop(static_cast<uint32_t>(options.config_errors_to_stop));
+  spec.set_hedge(job.hedge_stragglers);
   return spec;
 }
 

@@ -25,6 +25,16 @@ JobTotals::JobTotals(const JobConfig& job) : models(job.models.size()) {
   }
 }
 
+void JobTotals::CountSuperseded(const JobConfig& job, uint32_t model,
+                                const v1::ItemResult& result) {
+  ++superseded;
+  superseded_tokens += std::max<int64_t>(result.prompt_tokens(), 0) +
+                       std::max<int64_t>(result.completion_tokens(), 0);
+  const double cost = Cost(job.models[model], result);
+  models[model].cost_usd += cost;
+  cost_usd += cost;
+}
+
 void JobTotals::Count(const JobConfig& job, uint32_t model, const v1::ItemResult& result,
                       bool final) {
   attempts += result.attempts();

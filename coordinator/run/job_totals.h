@@ -29,13 +29,19 @@ struct JobTotals {
 
   // An outcome that was not superseded; `final` is false for one that a later pass runs again.
   void Count(const JobConfig& job, uint32_t model, const v1::ItemResult& result, bool final);
+  // A result of an item that had an outcome: it was paid for, and is not used.
+  void CountSuperseded(const JobConfig& job, uint32_t model, const v1::ItemResult& result);
 
   std::vector<ModelTotals> models;
   int64_t attempts = 0;
   int64_t retries = 0;  // attempts beyond the first of their item and pass
   int64_t throttled = 0;
   int64_t possibly_billed = 0;
-  int64_t superseded = 0;
+  int64_t superseded = 0;         // results of items that had an outcome: calls made twice, and
+  int64_t superseded_tokens = 0;  // what they used
+  int64_t lost_batches = 0;       // leases that expired or whose worker was lost
+  int64_t adopted_batches = 0;    // that workers brought along after a restart
+  int64_t split_batches = 0;      // of which an idle worker got a part
   int64_t cancelled = 0;
   int64_t given_back = 0;  // items returned untouched
   double cost_usd = 0;

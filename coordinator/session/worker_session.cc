@@ -27,29 +27,61 @@ WorkerSession::WorkerSession(Reactor* reactor, SessionId id,
       outgoing_(reactor),
       scope_(reactor, StopToken()) {}
 
+void WorkerSession::End(absl::Status status) {
+  if (end_.stopped()) return;
+  end_status_ = std::move(status);
+  end_.RequestStop({StopCode::kOwnerDone, std::string(end_status_.message())});
+}
+
 Task<void> WorkerSession::Run(StopToken stop) {
-  absl::Status status = co_await Handshake(stop);
+  struct Context {
+    WorkerSession* session;
+    StopToken stop;
+  } context{this, stop};
+  StopCallback on_stop;
+  on_stop.Arm(
+      stop,
+      [](void* c) {
+        auto* ctx = static_cast<Context*>(c);
+        ctx->session->End(absl::UnavailableError(ctx->stop.reason().text));
+      },
+      &context);
+  v1::Hello hello;
+  absl::Status status = co_await Handshake(&hello);
   if (!status.ok()) {
     HR_LOG(kWarning) << "a worker's session was refused: " << status.message();
     co_await stream_->Close(status);
     co_return;
   }
-  host_->OnSessionOpen(this);
+  host_->OnSessionOpen(this, hello);
   scope_.Spawn(WriteLoop());
+  scope_.Spawn(WatchSilence());
   while (true) {
-    std::optional<v1::WorkerMessage> message = co_await stream_->Read(stop);
+    std::optional<v1::WorkerMessage> message = co_await stream_->Read(end_.token());
     if (!message.has_value()) break;
     last_heard_ = reactor_->Now();
     OnMessage(*std::move(message));
   }
   host_->OnSessionClosed(this);
   scope_.RequestStop({StopCode::kPeerLost, "the session ended"});
-  co_await stream_->Close(absl::OkStatus());
+  co_await stream_->Close(end_status_);
   co_await scope_.Join();
 }
 
-Task<absl::Status> WorkerSession::Handshake(StopToken stop) {
-  std::optional<v1::WorkerMessage> first = co_await stream_->Read(stop);
+Task<void> WorkerSession::WatchSilence() {
+  while (true) {
+    Sleep wait(reactor_, options_.silence / 4, scope_.token());
+    const bool waited = co_await wait;
+    if (!waited) co_return;
+    if (reactor_->Now() - last_heard_ > options_.silence) {
+      End(absl::UnavailableError("nothing was heard from the worker"));
+      co_return;
+    }
+  }
+}
+
+Task<absl::Status> WorkerSession::Handshake(v1::Hello* out) {
+  std::optional<v1::WorkerMessage> first = co_await stream_->Read(end_.token());
   if (!first.has_value()) co_return absl::CancelledError("no hello came");
   if (!first->has_hello()) co_return absl::InvalidArgumentError("the first message is no hello");
   const v1::Hello& hello = first->hello();
@@ -61,6 +93,9 @@ Task<absl::Status> WorkerSession::Handshake(StopToken stop) {
                      kProtocolMin, "-", kProtocolMax, ": upgrade the older of the two"));
   }
   worker_id_ = hello.worker_id();
+  build_ = hello.build();
+  max_in_flight_ = hello.max_in_flight();
+  *out = hello;
   v1::CoordinatorMessage message;
   v1::Welcome* welcome = message.mutable_welcome();
   welcome->set_protocol(protocol);
@@ -77,25 +112,38 @@ Task<absl::Status> WorkerSession::Handshake(StopToken stop) {
 void WorkerSession::OnMessage(v1::WorkerMessage message) {
   switch (message.message_case()) {
     case v1::WorkerMessage::kWant:
-      for (const v1::ModelWant& want : message.want().models()) {
-        credits_[{want.job_id(), want.model()}].wanted = want.items_total();
-      }
+      OnWant(message.want());
       host_->OnCredits(this);
       break;
     case v1::WorkerMessage::kResults: {
       v1::Results results = std::move(*message.mutable_results());
-      // The worker numbers its chunks over all its sessions; the first one seen sets the base.
-      if (!std::exchange(saw_chunk_, true)) acked_ = results.chunk_seq() - 1;
       host_->OnResults(this, std::move(results));
       break;
     }
+    case v1::WorkerMessage::kBye:
+      host_->OnBye(this, message.bye());
+      End(absl::OkStatus());
+      break;
     case v1::WorkerMessage::kBeat:
       last_beat_ = std::move(*message.mutable_beat());
       host_->OnBeat(this, last_beat_);
       break;
     default:
-      // Bye is answered by the end of the stream; messages of newer workers are safe to ignore.
+      // Messages of newer workers are safe to ignore.
       break;
+  }
+}
+
+void WorkerSession::OnWant(const v1::Want& want) {
+  const MonoTime now = reactor_->Now();
+  for (const v1::ModelWant& model : want.models()) {
+    Credits& credits = credits_[{model.job_id(), model.model()}];
+    credits.wanted = std::max<uint64_t>(credits.wanted, model.items_total());
+    // Messages of a live stream take no half lease: what has not come by then is lost.
+    const bool settled = now - credits.last_grant > options_.lease / 2;
+    if (settled && model.items_received() < credits.granted) {
+      credits.granted = model.items_received();
+    }
   }
 }
 
@@ -107,7 +155,9 @@ uint64_t WorkerSession::credits(uint64_t job_id, uint32_t model) const {
 }
 
 void WorkerSession::SendGrant(v1::Grant grant) {
-  credits_[{grant.job_id(), grant.model()}].granted += static_cast<uint64_t>(grant.items_size());
+  Credits& credits = credits_[{grant.job_id(), grant.model()}];
+  credits.granted += static_cast<uint64_t>(grant.items_size());
+  credits.last_grant = reactor_->Now();
   v1::CoordinatorMessage message;
   *message.mutable_grant() = std::move(grant);
   Send(std::move(message));
@@ -118,16 +168,9 @@ void WorkerSession::Send(v1::CoordinatorMessage message) {
   outgoing_.Set();
 }
 
-void WorkerSession::ChunkDurable(uint64_t seq) {
-  durable_.insert(seq);
-  const uint64_t before = acked_;
-  while (!durable_.empty() && *durable_.begin() <= acked_ + 1) {
-    acked_ = std::max(acked_, *durable_.begin());
-    durable_.erase(durable_.begin());
-  }
-  if (acked_ == before) return;
+void WorkerSession::SendAck(uint64_t seq) {
   v1::CoordinatorMessage message;
-  message.mutable_ack()->set_chunk_seq(acked_);
+  message.mutable_ack()->set_chunk_seq(seq);
   Send(std::move(message));
 }
 

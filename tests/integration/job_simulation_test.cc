@@ -21,6 +21,7 @@
 #include "common/base/random.h"
 #include "common/outcome/result_line.h"
 #include "common/quota/memory_store.h"
+#include "coordinator/cluster/coordinator.h"
 #include "coordinator/dataset/dataset.h"
 #include "coordinator/run/job_runner.h"
 #include "coordinator/store/run_store.h"
@@ -288,7 +289,10 @@ class JobSimulation : public testing::Test {
     JobRunnerOptions runner_options;
     runner_options.first_batch = recovery.next_batch;
     runner_options.run_key = "run";
-    JobRunner runner(&reactor, job, runner_options, dataset->get(), &thread, store->get(), &state);
+    runner_options.record_workers = false;
+    Coordinator coordinator(&reactor, SessionOptions{});
+    JobRunner runner(&reactor, job, runner_options, dataset->get(), &thread, store->get(), &state,
+                     &coordinator);
     FakeProvider provider(&reactor, seed, weather);
     FakeEnvironment environment(&reactor, &provider, weather.no_client);
     WorkerOptions worker_options;
@@ -298,7 +302,7 @@ class JobSimulation : public testing::Test {
     Worker worker(&reactor, worker_options, &environment);
     JobEnd end;
     const MonoTime begun = reactor.Now();
-    reactor.Run(Main(&reactor, &runner, &worker, store->get(), stop_at, &end));
+    reactor.Run(Main(&reactor, &coordinator, &runner, &worker, store->get(), stop_at, &end));
     elapsed_ = reactor.Now() - begun;
     last_answer_.clear();
     for (const auto& [name, when] : provider.last_answer) last_answer_[name] = when - begun;
@@ -329,19 +333,22 @@ class JobSimulation : public testing::Test {
     const bool waited = co_await wait;
     if (waited) runner->Stop("interrupted", ExitCode::kInterrupted, "interrupted");
   }
-  static Task<void> Main(Reactor* reactor, JobRunner* runner, Worker* worker, RunStore* store,
-                         absl::Duration stop_at, JobEnd* end) {
+  static Task<void> Main(Reactor* reactor, Coordinator* coordinator, JobRunner* runner,
+                         Worker* worker, RunStore* store, absl::Duration stop_at, JobEnd* end) {
     auto [there, back] =
         rpc::MakeMemoryStreams<v1::WorkerMessage, v1::CoordinatorMessage>(reactor, 4);
     std::unique_ptr<WorkerStream> worker_end = std::move(there);
-    runner->AddStream(std::move(back));
+    coordinator->AddStream(std::move(back));
+    coordinator->AddJob(runner);
     TaskScope scope(reactor, StopToken());
     scope.Spawn(ServeWorker(worker, worker_end.get()));
     if (stop_at < absl::InfiniteDuration()) {
       scope.Spawn(StopLater(reactor, runner, stop_at, scope.token()));
     }
     *end = co_await runner->Run();
-    co_await runner->Shutdown();
+    coordinator->RemoveJob(runner, /*over=*/false);
+    co_await coordinator->DismissWorkers("the run has ended", absl::Seconds(5));
+    co_await coordinator->Shutdown();
     scope.RequestStop({StopCode::kOwnerDone, ""});
     co_await scope.Join();
     absl::Status closed = co_await store->Close();

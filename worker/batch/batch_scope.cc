@@ -15,6 +15,7 @@ BatchScope::BatchScope(Reactor* reactor, BatchScopeOptions options, ItemRunner* 
       runner_(runner),
       sink_(sink),
       outcomes_(options_.size, false),
+      limit_(options_.size),
       start_stop_(drain),
       cancel_(cancel),
       item_stops_(options_.size, nullptr),
@@ -52,6 +53,16 @@ BatchScope::~BatchScope() {
 
 void BatchScope::Drain(StopReason reason) { start_stop_.RequestStop(std::move(reason)); }
 
+std::vector<size_t> BatchScope::GiveBack(size_t count) {
+  std::vector<size_t> indices;
+  // The next item stays: its place in the line is asked for already.
+  while (count-- > 0 && limit_ > next_ + 1) {
+    indices.push_back(--limit_);
+    ++end_.given_back;
+  }
+  return indices;
+}
+
 void BatchScope::Cancel(StopReason reason) {
   // Starts first, so that no child can begin an attempt between the two.
   start_stop_.RequestStop(reason);
@@ -65,20 +76,20 @@ void BatchScope::CancelItem(size_t index, StopReason reason) {
 }
 
 Task<BatchEnd> BatchScope::Run() {
-  size_t next = 0;
-  while (next < options_.size && !start_stop_.stopped()) {
+  while (next_ < limit_ && !start_stop_.stopped()) {
     const bool ready = co_await runner_->Ready(start_stop_.token());
     if (!ready) break;
-    const bool spawned = scope_.Spawn(RunOne(this, next));
+    const bool spawned = scope_.Spawn(RunOne(this, next_));
     HR_CHECK(spawned);
-    ++next;
+    ++next_;
   }
   co_await scope_.Join();
-  for (; next < options_.size; ++next) RecordNotStarted(next);
+  for (; next_ < limit_; ++next_) RecordNotStarted(next_);
   reactor_->Cancel(&start_timer_);
   reactor_->Cancel(&deadline_timer_);
 
-  const size_t outcomes = end_.ok + end_.failed + end_.cancelled + end_.not_started;
+  const size_t outcomes =
+      end_.ok + end_.failed + end_.cancelled + end_.not_started + end_.given_back;
   HR_CHECK(outcomes == options_.size) << outcomes << " outcomes for " << options_.size << " items";
   end_.stop = call_stop_.stopped() ? call_stop_.reason() : start_stop_.reason();
   co_return end_;

@@ -6,6 +6,7 @@
 //   OPEN        start deadline, drain     DRAINING    no item starts; calls under way may end
 //   OPEN        Cancel(reason)            CANCELLING  no item starts; calls under way are cancelled
 //   DRAINING    deadline, Cancel(reason)  CANCELLING  calls under way are cancelled
+//   OPEN        GiveBack(n)               OPEN        the last n items leave the scope
 //   any         last child ended          CLOSED      items never started: kNotStarted(reason)
 //
 // Worked race: an answer is complete in the same turn in which the deadline cancels the batch. The
@@ -68,6 +69,7 @@ struct BatchEnd {
   size_t failed = 0;
   size_t cancelled = 0;
   size_t not_started = 0;
+  size_t given_back = 0;
   size_t late_outcomes = 0;  // outcomes offered for an item that had one: dropped
   StopReason stop;           // why items were not started or cancelled; kNone otherwise
 };
@@ -87,6 +89,11 @@ class BatchScope {
   void Cancel(StopReason reason);
   // Starts no more items; calls under way may end.
   void Drain(StopReason reason);
+  // Takes up to `count` items that were not started out of the scope, from its end; their indices.
+  // They have no outcome here: somebody else runs them.
+  std::vector<size_t> GiveBack(size_t count);
+  // Items that are still to be started.
+  size_t not_started() const { return limit_ - next_; }
   // Ends one item's call with `reason`, e.g. because another worker has finished it.
   void CancelItem(size_t index, StopReason reason);
 
@@ -102,6 +109,8 @@ class BatchScope {
   ItemRunner* const runner_;
   OutcomeSink* const sink_;
   std::vector<bool> outcomes_;  // an item's outcome exists
+  size_t next_ = 0;             // the next item to start
+  size_t limit_ = 0;            // items from here on were given back
   BatchEnd end_;
   StopSource start_stop_;
   StopSource call_stop_;

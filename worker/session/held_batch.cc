@@ -34,23 +34,57 @@ int64_t Micros(absl::Duration duration) { return duration / absl::Microseconds(1
 
 HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
                      Gate* gate, Random* random, StopToken kill, Hooks hooks)
-    : grant_(std::move(grant)),
+    : reactor_(reactor),
+      grant_(std::move(grant)),
       run_key_(job.run_key()),
       model_(model),
       hooks_(hooks),
+      ended_(static_cast<size_t>(grant_.items_size()), false),
       loop_(reactor, model, gate, random),
       options_(OptionsOf(grant_, job, reactor->Now(), loop_.ExpectedCallTime())),
       scope_(reactor, options_, this, this, model->drain.token(), kill) {
   done_.set_batch_id(grant_.batch_id());
   done_.set_epoch(grant_.epoch());
   done_.set_job_id(grant_.job_id());
+  if (grant_.ttl_ms() > 0) Renew(absl::Milliseconds(grant_.ttl_ms()));
 }
 
-v1::HeldBatch HeldBatch::ToHeld() const {
+HeldBatch::~HeldBatch() { reactor_->Cancel(&lease_timer_); }
+
+void HeldBatch::Renew(absl::Duration ttl) {
+  reactor_->Cancel(&lease_timer_);
+  reactor_->Arm(
+      &lease_timer_, reactor_->Now() + ttl,
+      [](void* self) {
+        static_cast<HeldBatch*>(self)->Drain(
+            {StopCode::kLeaseLost, "nothing was heard from the coordinator for a whole lease"});
+      },
+      this);
+}
+
+v1::ReturnedItems HeldBatch::GiveBack(size_t count) {
+  v1::ReturnedItems returned;
+  returned.set_job_id(grant_.job_id());
+  returned.set_batch_id(grant_.batch_id());
+  returned.set_epoch(grant_.epoch());
+  for (size_t index : scope_.GiveBack(count)) {
+    ended_[index] = true;
+    returned.add_items(grant_.items(static_cast<int>(index)).item());
+  }
+  return returned;
+}
+
+v1::HeldBatch HeldBatch::ToHeld(bool with_items) const {
   v1::HeldBatch held;
   held.set_batch_id(grant_.batch_id());
   held.set_epoch(grant_.epoch());
   held.set_job_id(grant_.job_id());
+  held.set_model(grant_.model());
+  held.set_pass(grant_.pass());
+  held.set_not_started(static_cast<uint32_t>(scope_.not_started()));
+  for (int i = 0; with_items && i < grant_.items_size(); ++i) {
+    if (!ended_[static_cast<size_t>(i)]) held.add_open_items(grant_.items(i).item());
+  }
   return held;
 }
 
@@ -106,6 +140,7 @@ Task<ItemOutcome> HeldBatch::Run(size_t index, StopToken start, StopToken call) 
 
 void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
   const v1::Item& item = grant_.items(static_cast<int>(index));
+  ended_[index] = true;
   if (outcome.kind == ItemOutcome::Kind::kNotStarted) {
     done_.add_not_started(item.item());
     hooks_.on_item_finished(hooks_.context, model_);

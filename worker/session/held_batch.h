@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/async/reactor.h"
@@ -32,28 +34,43 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   // `model`, `gate`, `random` and the hooks outlive it.
   HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
             Gate* gate, Random* random, StopToken kill, Hooks hooks);
+  ~HeldBatch() override;
 
   // Runs every item; results go to the outbox as they end.
   Task<void> Run();
   // After Run(): what the coordinator must hear about the rest.
   v1::BatchDone Done() const { return done_; }
 
+  // Of the whole batch, or of single items.
   void Cancel(const v1::Cancel& cancel);
+  void CancelAll(StopReason reason) { scope_.Cancel(std::move(reason)); }
+  void Drain(StopReason reason) { scope_.Drain(std::move(reason)); }
+  // Up to `count` items that were not started leave the batch.
+  v1::ReturnedItems GiveBack(size_t count);
+  // The lease lasts for `ttl` from now. When it is over nothing more starts, because the batch may
+  // have gone to another worker; calls under way may end, because they are paid for.
+  void Renew(absl::Duration ttl);
 
   BatchId id() const { return BatchId(grant_.batch_id()); }
   Epoch epoch() const { return Epoch(grant_.epoch()); }
-  v1::HeldBatch ToHeld() const;
+  uint64_t job_id() const { return grant_.job_id(); }
+  ModelRuntime* model() const { return model_; }
+  // With the items that have no result yet, for a coordinator that does not know the batch.
+  v1::HeldBatch ToHeld(bool with_items) const;
 
  private:
   Task<bool> Ready(StopToken stop) override;
   Task<ItemOutcome> Run(size_t index, StopToken start, StopToken call) override;
   void OnOutcome(size_t index, ItemOutcome outcome) override;
 
+  Reactor* const reactor_;
   const v1::Grant grant_;
   const std::string run_key_;
   ModelRuntime* const model_;
   const Hooks hooks_;
   v1::BatchDone done_;
+  std::vector<bool> ended_;  // items whose result is in the outbox, or that were given back
+  Timer lease_timer_;
   ItemLoop loop_;
   const BatchScopeOptions options_;
   BatchScope scope_;

@@ -21,6 +21,8 @@ void Outbox::Add(v1::ItemResult result) {
 
 void Outbox::Add(v1::BatchDone done) { *open_.add_done() = std::move(done); }
 
+void Outbox::Add(v1::ReturnedItems returned) { *open_.add_returned() = std::move(returned); }
+
 void Outbox::Flush() {
   if (!has_open()) return;
   open_.set_chunk_seq(next_seq_++);

@@ -29,6 +29,7 @@ class Outbox {
   void Add(v1::ItemResult result);
   // The end of a batch, after its results.
   void Add(v1::BatchDone done);
+  void Add(v1::ReturnedItems returned);
   // Closes the open chunk, if it holds anything.
   void Flush();
 
@@ -38,7 +39,25 @@ class Outbox {
   // Sends again, from the first chunk that is not acknowledged.
   void Rewind() { sent_ = 0; }
 
-  bool has_open() const { return open_.results_size() > 0 || open_.done_size() > 0; }
+  // The first chunk that is not acknowledged, and the next to be closed.
+  uint64_t first_unacked() const {
+    return chunks_.empty() ? next_seq_ : next_seq_ - chunks_.size();
+  }
+  uint64_t next_seq() const { return next_seq_; }
+  // Calls `visit(const v1::ItemResult&)` for each result that is not acknowledged.
+  template <typename Visit>
+  void ForEachUnacked(Visit visit) const {
+    for (const Chunk& chunk : chunks_) {
+      for (const v1::ItemResult& result : chunk.message.results()) visit(result);
+    }
+    for (const v1::ItemResult& result : open_.results()) visit(result);
+  }
+
+  bool has_open() const {
+    return open_.results_size() > 0 || open_.done_size() > 0 || open_.returned_size() > 0;
+  }
+  // Chunks that were sent in this session and are not acknowledged.
+  bool has_sent() const { return sent_ > 0; }
   bool has_unsent() const { return sent_ < chunks_.size(); }
   bool empty() const { return !has_open() && chunks_.empty(); }
   bool over_budget() const { return unacked_bytes_ >= options_.max_unacked_bytes; }

@@ -11,11 +11,10 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "worker/provider/codec.h"
+#include "worker/session/worker_state.h"
 
 namespace headrace {
 namespace {
-
-constexpr uint32_t kProtocolVersion = 1;
 
 // The places in line before the gate, for each model. Items that wait for a pool's quota hold a
 // permit of the gate each, so the lines take half of it together, where that gives the lightest
@@ -59,26 +58,6 @@ std::string AccountOf(const v1::ModelSpec& model) {
 
 }  // namespace
 
-struct Worker::Job {
-  v1::JobSpec spec;
-  std::unique_ptr<quota::PoolStore> store;
-  std::map<std::string, std::unique_ptr<quota::Admission>> pools;
-  std::vector<std::unique_ptr<ModelRuntime>> models;
-};
-
-struct Worker::Session {
-  Session(Reactor* reactor, WorkerStream* s, StopToken drain)
-      : stream(s), scope(reactor, StopToken()), drain_token(drain) {}
-
-  WorkerStream* const stream;
-  v1::Welcome welcome;
-  bool want_dirty = false;
-  std::optional<v1::Beat> beat;
-  bool ending = false;  // the coordinator has said that the worker may go
-  TaskScope scope;
-  StopToken drain_token;
-};
-
 Worker::Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* environment)
     : reactor_(reactor),
       options_(std::move(options)),
@@ -89,6 +68,7 @@ Worker::Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* envir
       drain_(kill_.token()),
       outgoing_(reactor),
       budget_(reactor),
+      batch_ended_(reactor),
       scope_(reactor, StopToken()) {
   budget_.Set();
 }
@@ -100,6 +80,8 @@ WorkerStats Worker::stats() const {
   stats.in_flight = gate_.on_the_wire;
   stats.peak_in_flight = gate_.peak_on_the_wire;
   stats.finished = finished_items_;
+  stats.batches = batches_.size();
+  stats.unacked_bytes = outbox_.unacked_bytes();
   stats.permits_in_use = gate_.permits().in_use();
   for (const auto& [id, job] : jobs_) {
     for (const std::unique_ptr<ModelRuntime>& model : job->models) {
@@ -110,131 +92,14 @@ WorkerStats Worker::stats() const {
   return stats;
 }
 
-Task<absl::Status> Worker::Serve(WorkerStream* stream, StopToken drain) {
-  Session session(reactor_, stream, drain);
-  absl::Status shaken = co_await Handshake(&session);
-  if (!shaken.ok()) co_return shaken;
-
-  session_ = &session;
-  for (const auto& [id, job] : jobs_) {
-    for (const std::unique_ptr<ModelRuntime>& model : job->models) {
-      // What is held from an earlier session is in no account of this one.
-      model->flow.granted = model->flow.wanted = 0;
-      UpdateWant(*job, model.get());
-    }
-  }
-  outbox_.Rewind();
-  StopCallback on_drain;
-  on_drain.Arm(
-      drain,
-      [](void* self) {
-        auto* worker = static_cast<Worker*>(self);
-        worker->drain_.RequestStop(worker->session_->drain_token.reason());
-      },
-      this);
-  session.scope.Spawn(WriteLoop(&session));
-  session.scope.Spawn(BeatLoop(&session));
-  co_await ReadLoop(&session);
-  session.scope.RequestStop({StopCode::kPeerLost, "the session ended"});
-  WakeWriter();
-  co_await session.scope.Join();
-  session_ = nullptr;
-  if (session.ending) co_return absl::OkStatus();
-  absl::Status status = stream->status();
-  co_return absl::UnavailableError(
-      absl::StrCat("the session with the coordinator broke: ", status.message()));
-}
-
-Task<absl::Status> Worker::Handshake(Session* session) {
-  v1::WorkerMessage hello_message;
-  v1::Hello* hello = hello_message.mutable_hello();
-  hello->set_worker_id(options_.id);
-  hello->set_boot_nonce(options_.boot_nonce);
-  hello->set_protocol_min(kProtocolVersion);
-  hello->set_protocol_max(kProtocolVersion);
-  hello->set_build(options_.build);
-  hello->set_max_in_flight(static_cast<uint32_t>(options_.max_in_flight));
-  for (const auto& [id, batch] : batches_) *hello->add_held() = batch->ToHeld();
-  const bool sent = co_await session->stream->Write(std::move(hello_message));
-  if (!sent) co_return absl::UnavailableError("the coordinator closed the session before hello");
-  std::optional<v1::CoordinatorMessage> answer =
-      co_await session->stream->Read(session->drain_token);
-  if (!answer.has_value()) {
-    const absl::Status& status = session->stream->status();
-    co_return status.ok() ? absl::UnavailableError("the coordinator ended the session") : status;
-  }
-  if (!answer->has_welcome()) {
-    co_return absl::InternalError("the coordinator's first message is not a welcome");
-  }
-  session->welcome = answer->welcome();
-  if (session->welcome.protocol() != kProtocolVersion) {
-    co_return absl::FailedPreconditionError(absl::StrCat("the coordinator speaks protocol ",
-                                                         session->welcome.protocol(),
-                                                         ", this worker ", kProtocolVersion));
-  }
-  if (session->welcome.max_unacked_bytes() > 0) {
-    outbox_.set_max_unacked_bytes(session->welcome.max_unacked_bytes());
-  }
-  co_return absl::OkStatus();
-}
-
-Task<void> Worker::ReadLoop(Session* session) {
-  while (!session->ending) {
-    const bool draining = session->drain_token.stopped();
-    if (draining && batches_.empty() && outbox_.empty()) {
-      session->ending = true;
-      co_return;
-    }
-    // While results are left to acknowledge, the end of the drain comes with a message.
-    std::optional<v1::CoordinatorMessage> message =
-        co_await session->stream->Read(draining ? StopToken() : session->drain_token);
-    if (message.has_value()) {
-      OnMessage(session, *std::move(message));
-    } else if (draining || !session->drain_token.stopped()) {
-      co_return;  // the stream is over
-    }
-  }
-}
-
-void Worker::OnMessage(Session* session, v1::CoordinatorMessage message) {
-  switch (message.message_case()) {
-    case v1::CoordinatorMessage::kJob:
-      OnJob(message.job());
-      break;
-    case v1::CoordinatorMessage::kGrant:
-      OnGrant(std::move(*message.mutable_grant()));
-      break;
-    case v1::CoordinatorMessage::kAck:
-      outbox_.Ack(message.ack().chunk_seq());
-      if (!outbox_.over_budget()) budget_.Set();
-      break;
-    case v1::CoordinatorMessage::kCancel:
-      OnCancel(message.cancel());
-      break;
-    case v1::CoordinatorMessage::kDrain: {
-      StopReason reason{StopCode::kDrain, message.drain().reason()};
-      drain_.RequestStop(reason);
-      if (message.drain().cancel_in_flight()) kill_.RequestStop(std::move(reason));
-      break;
-    }
-    case v1::CoordinatorMessage::kJobDone:
-      retired_jobs_.push_back(message.job_done().job_id());
-      session->ending = true;
-      break;
-    default:
-      // A message of a newer coordinator: safe to ignore, by the rules of the protocol.
-      break;
-  }
-}
-
 void Worker::OnJob(const v1::JobSpec& spec) {
-  if (jobs_.contains(spec.job_id())) return;
+  auto known = jobs_.find(spec.job_id());
+  if (known != jobs_.end()) {
+    // A job that is on its way out here and goes on there comes again with a later beat.
+    return;
+  }
   auto job = std::make_unique<Job>();
   job->spec = spec;
-  if (spec.max_in_flight() > 0) {
-    gate_.permits().SetCapacity(
-        std::min<int64_t>(options_.max_in_flight, static_cast<int64_t>(spec.max_in_flight())));
-  }
   absl::StatusOr<std::unique_ptr<quota::PoolStore>> store = environment_->MakePools(spec);
   const uint32_t prefix = static_cast<uint32_t>(random_());
   if (store.ok()) {
@@ -244,23 +109,60 @@ void Worker::OnJob(const v1::JobSpec& spec) {
           std::make_unique<quota::Admission>(reactor_, job->store.get(), pool.name(), prefix);
     }
   }
+  Job* const added = job.get();
+  jobs_[spec.job_id()] = std::move(job);
+  SizeGate();
   const std::vector<int64_t> lines = LineLengths(gate_.permits().capacity(), spec);
   for (int i = 0; i < spec.models_size(); ++i) {
-    job->models.push_back(
+    added->models.push_back(
         std::make_unique<ModelRuntime>(reactor_, lines[static_cast<size_t>(i)], drain_.token()));
-    ModelRuntime* model = job->models.back().get();
+    ModelRuntime* model = added->models.back().get();
     model->job_id = spec.job_id();
     model->model = static_cast<uint32_t>(i);
     const absl::Status status =
-        store.ok() ? SetUpModel(job.get(), static_cast<uint32_t>(i), model) : store.status();
+        store.ok() ? SetUpModel(added, static_cast<uint32_t>(i), model) : store.status();
     if (status.ok()) continue;
     // The model exists, refuses to start anything, and says why.
     const bool key = absl::IsNotFound(status) || absl::IsPermissionDenied(status);
     model->stopped = {key ? ErrorClass::kAuth : ErrorClass::kConfig, std::string(status.message())};
     model->drain.RequestStop({StopCode::kConfigStop, std::string(status.message())});
   }
-  jobs_[spec.job_id()] = std::move(job);
   UpdateWants();
+}
+
+void Worker::SizeGate() {
+  // A job may ask for less than the worker could do; of several jobs the largest wish counts.
+  int64_t wished = 0;
+  for (const auto& [id, job] : jobs_) {
+    const auto wish = static_cast<int64_t>(job->spec.max_in_flight());
+    wished = std::max(wished, wish > 0 ? wish : options_.max_in_flight);
+  }
+  if (wished > 0) gate_.permits().SetCapacity(std::min(options_.max_in_flight, wished));
+}
+
+void Worker::OnJobDone(uint64_t job_id) {
+  auto it = jobs_.find(job_id);
+  if (it == jobs_.end() || it->second->retiring) return;
+  it->second->retiring = true;
+  for (const auto& [key, batch] : batches_) {
+    if (key.first == job_id) batch->CancelAll({StopCode::kOwnerDone, "the job is over"});
+  }
+  scope_.Spawn(RetireJob(this, job_id));
+}
+
+Task<void> Worker::RetireJob(Worker* self, uint64_t job_id) {
+  auto holds = [self, job_id] {
+    auto it = self->batches_.lower_bound({job_id, BatchId(0)});
+    return it != self->batches_.end() && it->first.first == job_id;
+  };
+  while (holds()) {
+    self->batch_ended_.Reset();
+    co_await self->batch_ended_.Wait(StopToken());
+  }
+  std::unique_ptr<Job> job = std::move(self->jobs_[job_id]);
+  self->jobs_.erase(job_id);
+  self->SizeGate();
+  for (const auto& [name, pool] : job->pools) co_await pool->Shutdown();
 }
 
 absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
@@ -320,17 +222,24 @@ absl::StatusOr<http::Engine*> Worker::ClientFor(const v1::ModelSpec& model) {
 }
 
 void Worker::OnGrant(v1::Grant grant) {
-  const BatchId id(grant.batch_id());
-  auto job = jobs_.find(grant.job_id());
-  if (job == jobs_.end() || grant.model() >= job->second->models.size() || batches_.contains(id)) {
-    HR_LOG(kWarning) << "a grant of batch " << id << " does not fit what this worker knows";
-    // A batch that is held already will be answered; any other would be leased for ever.
-    if (!batches_.contains(id)) outbox_.Add(GivenBack(grant));
+  const BatchKey key(grant.job_id(), BatchId(grant.batch_id()));
+  auto found = jobs_.find(grant.job_id());
+  if (found == jobs_.end() || found->second->retiring ||
+      grant.model() >= found->second->models.size()) {
+    // A grant of a job that this worker does not know (yet): its lease must not wait to expire.
+    HR_LOG(kWarning) << "batch " << key.second << " does not fit what this worker knows";
+    outbox_.Add(GivenBack(grant));
     outbox_.Flush();
     WakeWriter();
     return;
   }
-  ModelRuntime* model = job->second->models[grant.model()].get();
+  Job* job = found->second.get();
+  ModelRuntime* model = job->models[grant.model()].get();
+  const bool fresh = job->seen.emplace(grant.batch_id(), grant.epoch()).second;
+  if (!fresh) return;  // it came twice
+  // Under a new epoch while the old one still runs here: the old one is cancelled with the next
+  // beat, and the new one expires unheld.
+  if (batches_.contains(key)) return;
   model->flow.granted += grant.items_size();
   model->flow.held += grant.items_size();
   HeldBatch::Hooks hooks;
@@ -341,10 +250,11 @@ void Worker::OnGrant(v1::Grant grant) {
   hooks.on_item_finished = [](void* self, ModelRuntime* m) {
     static_cast<Worker*>(self)->OnItemFinished(m);
   };
-  auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), job->second->spec, model,
-                                           &gate_, &random_, kill_.token(), hooks);
-  scope_.Spawn(RunBatch(this, batch.get()));
-  batches_[id] = std::move(batch);
+  auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), job->spec, model, &gate_,
+                                           &random_, kill_.token(), hooks);
+  HeldBatch* const held = batch.get();
+  batches_[key] = std::move(batch);
+  scope_.Spawn(RunBatch(this, held));
 }
 
 Task<void> Worker::RunBatch(Worker* self, HeldBatch* batch) {
@@ -352,7 +262,8 @@ Task<void> Worker::RunBatch(Worker* self, HeldBatch* batch) {
   self->outbox_.Add(batch->Done());
   self->outbox_.Flush();
   self->WakeWriter();
-  self->batches_.erase(batch->id());
+  self->batches_.erase({batch->job_id(), batch->id()});
+  self->batch_ended_.Set();
 }
 
 void Worker::OnItemFinished(ModelRuntime* model) {
@@ -360,24 +271,50 @@ void Worker::OnItemFinished(ModelRuntime* model) {
   ++model->flow.finished;
   ++finished_items_;
   if (outbox_.over_budget()) budget_.Reset();
-  if (outbox_.has_open() && !flush_timer_.armed()) {
-    reactor_->Arm(
-        &flush_timer_, reactor_->Now() + options_.flush_interval,
-        [](void* self) {
-          auto* worker = static_cast<Worker*>(self);
-          worker->outbox_.Flush();
-          worker->WakeWriter();
-        },
-        this);
-  }
+  FlushSoon();
   if (outbox_.has_unsent()) WakeWriter();
   UpdateWant(*jobs_[model->job_id], model);
 }
 
+void Worker::FlushSoon() {
+  if (!outbox_.has_open() || flush_timer_.armed()) return;
+  reactor_->Arm(
+      &flush_timer_, reactor_->Now() + options_.flush_interval,
+      [](void* self) {
+        auto* worker = static_cast<Worker*>(self);
+        worker->outbox_.Flush();
+        worker->WakeWriter();
+      },
+      this);
+}
+
+HeldBatch* Worker::FindBatch(uint64_t job_id, uint64_t batch_id, uint32_t epoch) {
+  auto it = batches_.find({job_id, BatchId(batch_id)});
+  if (it == batches_.end() || it->second->epoch() != Epoch(epoch)) return nullptr;
+  return it->second.get();
+}
+
 void Worker::OnCancel(const v1::Cancel& cancel) {
-  auto it = batches_.find(BatchId(cancel.batch_id()));
-  if (it == batches_.end() || it->second->epoch() != Epoch(cancel.epoch())) return;
-  it->second->Cancel(cancel);
+  HeldBatch* batch = FindBatch(cancel.job_id(), cancel.batch_id(), cancel.epoch());
+  if (batch != nullptr) batch->Cancel(cancel);
+}
+
+void Worker::OnRenew(const v1::Renew& renew) {
+  for (const v1::HeldBatch& held : renew.held()) {
+    HeldBatch* batch = FindBatch(held.job_id(), held.batch_id(), held.epoch());
+    if (batch != nullptr) batch->Renew(absl::Milliseconds(renew.ttl_ms()));
+  }
+}
+
+void Worker::OnGiveBack(const v1::GiveBack& give_back) {
+  HeldBatch* batch = FindBatch(give_back.job_id(), give_back.batch_id(), give_back.epoch());
+  if (batch == nullptr) return;  // its end is on its way
+  v1::ReturnedItems returned = batch->GiveBack(give_back.items());
+  batch->model()->flow.held -= returned.items_size();
+  // Also when nothing could be given back, so that the coordinator may ask again.
+  outbox_.Add(std::move(returned));
+  outbox_.Flush();
+  WakeWriter();
 }
 
 void Worker::OnAccountStop(void* context, ModelRuntime* model) {
@@ -392,7 +329,7 @@ void Worker::OnAccountStop(void* context, ModelRuntime* model) {
 }
 
 int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
-  if (drain_.stopped()) return 0;
+  if (drain_.stopped() || job.draining || job.retiring) return 0;
   const int64_t gate = gate_.permits().capacity();
   if (model.flow.beats < kBeatsToTrust) {
     // Its share of the gate by weight and half as much again, and always enough for its line.
@@ -429,98 +366,6 @@ void Worker::UpdateWants() {
   for (const auto& [id, job] : jobs_) {
     for (const std::unique_ptr<ModelRuntime>& model : job->models) UpdateWant(*job, model.get());
   }
-}
-
-v1::Want Worker::MakeWant() const {
-  v1::Want want;
-  for (const auto& [id, job] : jobs_) {
-    for (const std::unique_ptr<ModelRuntime>& model : job->models) {
-      v1::ModelWant* of_model = want.add_models();
-      of_model->set_job_id(id);
-      of_model->set_model(model->model);
-      of_model->set_items_total(static_cast<uint64_t>(model->flow.wanted));
-    }
-  }
-  return want;
-}
-
-void Worker::WakeWriter() { outgoing_.Set(); }
-
-Task<void> Worker::WriteLoop(Session* session) {
-  while (!session->scope.stopped()) {
-    outgoing_.Reset();
-    v1::WorkerMessage message;
-    if (session->want_dirty) {
-      session->want_dirty = false;
-      *message.mutable_want() = MakeWant();
-    } else if (session->beat.has_value()) {
-      *message.mutable_beat() = *std::move(session->beat);
-      session->beat.reset();
-    } else if (const v1::Results* chunk = outbox_.NextToSend()) {
-      *message.mutable_results() = *chunk;
-    } else {
-      co_await outgoing_.Wait(session->scope.token());
-      continue;
-    }
-    const bool sent = co_await session->stream->Write(std::move(message));
-    if (!sent) co_return;
-  }
-}
-
-Task<void> Worker::BeatLoop(Session* session) {
-  const absl::Duration interval = absl::Milliseconds(std::max(session->welcome.beat_ms(), 100u));
-  while (true) {
-    Sleep wait(reactor_, interval, session->scope.token());
-    const bool waited = co_await wait;
-    if (!waited) co_return;
-    for (const auto& [id, job] : jobs_) {
-      for (const std::unique_ptr<ModelRuntime>& model : job->models) {
-        ItemFlow& flow = model->flow;
-        const double rate =
-            static_cast<double>(std::exchange(flow.finished, 0)) / absl::ToDoubleSeconds(interval);
-        flow.finish_rate = flow.beats++ == 0 ? rate : 0.8 * flow.finish_rate + 0.2 * rate;
-      }
-    }
-    session->beat = MakeBeat();
-    UpdateWants();
-    WakeWriter();
-  }
-}
-
-v1::Beat Worker::MakeBeat() const {
-  v1::Beat beat;
-  for (const auto& [id, batch] : batches_) *beat.add_held() = batch->ToHeld();
-  beat.set_in_flight(static_cast<uint32_t>(gate_.on_the_wire));
-  beat.set_gate_waiting(static_cast<uint32_t>(gate_.permits().waiting()));
-  beat.set_backing_off(static_cast<uint32_t>(gate_.backing_off));
-  beat.set_unacked_bytes(outbox_.unacked_bytes());
-  beat.set_throttled_total(gate_.throttled);
-  if (gate_.on_the_wire == 0 && !batches_.empty() && !gate_.refusal.empty()) {
-    beat.set_waiting_for(absl::StrCat("the provider: ", gate_.refusal));
-  }
-  int64_t connections = 0;
-  for (const auto& [endpoint, client] : clients_) connections += client->stats().connections;
-  beat.set_connections(static_cast<uint32_t>(connections));
-  for (const auto& [job_id, job] : jobs_) {
-    for (const auto& [name, pool] : job->pools) {
-      const quota::PoolSnapshot snapshot = pool->Snapshot();
-      v1::PoolState* state = beat.add_pools();
-      state->set_pool(name);
-      state->set_tokens_last_minute(
-          snapshot.charged_last_minute[static_cast<size_t>(quota::Dimension::kTokens)]);
-      state->set_requests_last_minute(
-          snapshot.charged_last_minute[static_cast<size_t>(quota::Dimension::kRequests)]);
-      state->set_waiting(pool->waiting());
-      if (snapshot.limited_by.has_value()) {
-        state->set_limited_by(std::string(quota::DimensionName(*snapshot.limited_by)));
-      }
-      const MonoTime now = reactor_->Now();
-      if (snapshot.gate_until > now) {
-        state->set_gated_ms(absl::ToInt64Milliseconds(snapshot.gate_until - now));
-      }
-    }
-  }
-  return beat;
 }
 
 Task<void> Worker::Shutdown() {

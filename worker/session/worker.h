@@ -1,4 +1,6 @@
-// The worker: pulls batches over a session, runs each as a scope, and returns every outcome.
+// The worker: pulls batches over sessions, runs each as a scope, and returns every outcome. What it
+// holds outlives a session that breaks: the batches go on for as long as their leases last, results
+// are kept until a coordinator has acknowledged them, and the next session takes both up again.
 //
 // Owned by its process's worker reactor; everything runs on that thread. A job's models are set up
 // when its JobSpec arrives; a model that cannot be set up here (no key, bad endpoint) stops the
@@ -61,6 +63,8 @@ struct WorkerStats {
   int64_t finished = 0;
   int64_t held_items = 0;      // granted and not finished
   int64_t permits_in_use = 0;  // of the gate and of the lines before it
+  size_t batches = 0;
+  size_t unacked_bytes = 0;  // of results
 };
 
 class Worker {
@@ -68,41 +72,73 @@ class Worker {
   Worker(Reactor* reactor, WorkerOptions options, WorkerEnvironment* environment);
   ~Worker();
 
-  // Speaks one session over `stream` until the coordinator ends it, it breaks, or the worker has
-  // drained after `drain` was stopped. What is held stays held for the next session. Unavailable
-  // when the stream broke, FailedPrecondition when the versions do not fit.
-  Task<absl::Status> Serve(WorkerStream* stream, StopToken drain);
+  // Speaks one session over `stream` until the coordinator lets the worker go, the stream breaks,
+  // or the worker has drained after `drain` was stopped. What is held stays held for the next
+  // session.
+  //   OK                  the worker may end: it was let go or has drained
+  //   FailedPrecondition  the versions do not fit
+  //   Aborted             another process has taken this worker's id
+  //   Unauthenticated, PermissionDenied  as the coordinator says
+  //   Unavailable         anything else: try again
+  // `drain` is the same for all sessions of a worker. `end` breaks the session off.
+  Task<absl::Status> Serve(WorkerStream* stream, StopToken drain, StopToken end = StopToken());
+
+  // Starts no more items; what is held ends or is returned.
+  void Drain(StopReason reason) { drain_.RequestStop(std::move(reason)); }
+
+  // Ends calls under way; what was cut is no outcome, and runs again elsewhere.
+  void CancelCalls(StopReason reason) { kill_.RequestStop(std::move(reason)); }
 
   // Cancels what is under way (kShutdown), ends all clients and pools. The last call.
   Task<void> Shutdown();
 
+  // Nothing is held and every result is acknowledged.
+  bool idle() const { return batches_.empty() && outbox_.empty(); }
   WorkerStats stats() const;
 
  private:
   struct Job;
   struct Session;
 
+  // A batch by its job and its id.
+  using BatchKey = std::pair<uint64_t, BatchId>;
+
+  // session.cc: one session
+  Task<absl::Status> Handshake(Session* session);
+  v1::Hello MakeHello() const;
   Task<void> ReadLoop(Session* session);
   Task<void> WriteLoop(Session* session);
   Task<void> BeatLoop(Session* session);
-  Task<absl::Status> Handshake(Session* session);
+  Task<void> SayBye(Session* session);
   void OnMessage(Session* session, v1::CoordinatorMessage message);
+  void OnDrain(const v1::Drain& drain);
+  v1::Beat MakeBeat() const;
+  void AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const;
+  void ResendIfStuck(const Session& session);
+  void UpdateRates(absl::Duration interval);
+  v1::Want MakeWant() const;
+  void WakeWriter();
+
+  // worker.cc: jobs and batches
   void OnJob(const v1::JobSpec& spec);
+  void OnJobDone(uint64_t job_id);
+  static Task<void> RetireJob(Worker* self, uint64_t job_id);
   void OnGrant(v1::Grant grant);
   void OnCancel(const v1::Cancel& cancel);
+  void OnRenew(const v1::Renew& renew);
+  void OnGiveBack(const v1::GiveBack& give_back);
   absl::Status SetUpModel(Job* job, uint32_t index, ModelRuntime* m);
   absl::StatusOr<http::Engine*> ClientFor(const v1::ModelSpec& model);
   static Task<void> RunBatch(Worker* self, HeldBatch* batch);
   static void OnAccountStop(void* context, ModelRuntime* model);
-
-  v1::Beat MakeBeat() const;
+  HeldBatch* FindBatch(uint64_t job_id, uint64_t batch_id, uint32_t epoch);
+  void SizeGate();
   // How many items of a model the worker wants to hold now.
   int64_t TargetItems(const Job& job, const ModelRuntime& model) const;
   void UpdateWant(const Job& job, ModelRuntime* model);
   void UpdateWants();
-  v1::Want MakeWant() const;
   void OnItemFinished(ModelRuntime* model);
-  void WakeWriter();
+  void FlushSoon();
 
   Reactor* const reactor_;
   const WorkerOptions options_;
@@ -114,12 +150,12 @@ class Worker {
   StopSource drain_;                                              // starts nothing
   std::map<std::string, std::unique_ptr<http::Engine>> clients_;  // by endpoint and CA file
   absl::flat_hash_map<uint64_t, std::unique_ptr<Job>> jobs_;
-  absl::flat_hash_map<BatchId, std::unique_ptr<HeldBatch>> batches_;
-  std::vector<uint64_t> retired_jobs_;
+  std::map<BatchKey, std::unique_ptr<HeldBatch>> batches_;
 
   int64_t finished_items_ = 0;
   Event outgoing_;
   Event budget_;       // set while results are within the unacked budget
+  Event batch_ended_;  // set when a batch has ended; RetireJob waits for it
   Timer flush_timer_;  // armed while a chunk is open
   Session* session_ = nullptr;
   TaskScope scope_;

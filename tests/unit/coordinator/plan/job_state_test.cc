@@ -150,5 +150,39 @@ TEST(JobState, AgreesWithANaiveModelUnderRandomEvents) {
   }
 }
 
+TEST(JobState, ALateResultOfAnItemThatIsNotTakenLeavesTheCountAlone) {
+  JobState state(4, 1, 1);
+  EXPECT_EQ(state.Resolve(ItemId(3), ErrorClass::kNone), Verdict::kOk);
+  EXPECT_EQ(state.outstanding(ModelIndex(0)), 0);
+  EXPECT_EQ(state.Take(ModelIndex(0), 10).size(), 3u);
+  EXPECT_EQ(state.outstanding(ModelIndex(0)), 3);
+}
+
+TEST(JobState, AnAdoptedItemIsNotTakenAgainAndComesBackWhenItIsReturned) {
+  JobState state(4, 1, 2);
+  EXPECT_TRUE(state.Adopt(ItemId(1)));
+  EXPECT_FALSE(state.Adopt(ItemId(1)));
+  EXPECT_EQ(state.Take(ModelIndex(0), 10).size(), 3u);
+  EXPECT_EQ(state.outstanding(ModelIndex(0)), 4);
+  state.Return(ItemId(1));
+  EXPECT_EQ(state.outstanding(ModelIndex(0)), 3);
+  EXPECT_TRUE(state.has_untaken(ModelIndex(0)));
+  EXPECT_THAT(state.Take(ModelIndex(0), 10), testing::ElementsAre(RowIndex(1)));
+  EXPECT_EQ(state.Resolve(ItemId(1), ErrorClass::kNone), Verdict::kOk);
+  EXPECT_EQ(state.outstanding(ModelIndex(0)), 3);
+}
+
+TEST(JobState, APassDoesNotEndWhileAWorkerHoldsAnAdoptedItemOfIt) {
+  JobState state(2, 1, 2);
+  EXPECT_TRUE(state.Adopt(ItemId(0)));
+  EXPECT_EQ(state.Take(ModelIndex(0), 10).size(), 1u);
+  EXPECT_EQ(state.Resolve(ItemId(1), ErrorClass::kServerError), Verdict::kDeferred);
+  EXPECT_TRUE(state.Take(ModelIndex(0), 10).empty());
+  EXPECT_EQ(state.pass(ModelIndex(0)), 1u);
+  EXPECT_EQ(state.Resolve(ItemId(0), ErrorClass::kNone), Verdict::kOk);
+  EXPECT_THAT(state.Take(ModelIndex(0), 10), testing::ElementsAre(RowIndex(1)));
+  EXPECT_EQ(state.pass(ModelIndex(0)), 2u);
+}
+
 }  // namespace
 }  // namespace headrace

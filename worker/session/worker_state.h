@@ -1,0 +1,60 @@
+// What worker.cc and session.cc share: a job as the worker knows it, and one session.
+#ifndef HEADRACE_WORKER_SESSION_WORKER_STATE_H_
+#define HEADRACE_WORKER_SESSION_WORKER_STATE_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/session/worker.h"
+
+namespace headrace {
+
+struct Worker::Job {
+  v1::JobSpec spec;
+  std::unique_ptr<quota::PoolStore> store;
+  std::map<std::string, std::unique_ptr<quota::Admission>> pools;
+  std::vector<std::unique_ptr<ModelRuntime>> models;
+  // Leases that came, so that a repeated grant is not run again: batch and epoch.
+  std::set<std::pair<uint64_t, uint32_t>> seen;
+  bool draining = false;  // by the coordinator's word, for this session: no more items are wanted
+  bool retiring = false;  // the job is over; it goes when its batches have ended
+};
+
+struct Worker::Session {
+  Session(Reactor* reactor, WorkerStream* s, StopToken drain, StopToken end)
+      : stream(s),
+        last_progress(reactor->Now()),
+        scope(reactor, StopToken()),
+        drain_token(drain),
+        broken_off(end),
+        interrupt(end) {
+    on_drain.Arm(
+        drain,
+        [](void* self) {
+          auto* session = static_cast<Session*>(self);
+          session->interrupt.RequestStop(session->drain_token.reason());
+        },
+        this);
+  }
+
+  WorkerStream* const stream;
+  v1::Welcome welcome;
+  bool want_dirty = false;
+  std::optional<v1::Beat> beat;
+  bool ending = false;     // the worker may go
+  MonoTime last_progress;  // when a chunk was last acknowledged, or nothing was left to be
+  TaskScope scope;
+  StopToken drain_token;
+  StopToken broken_off;
+  StopSource interrupt;  // ends a read at the drain or at the end
+  StopCallback on_drain;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_WORKER_SESSION_WORKER_STATE_H_
