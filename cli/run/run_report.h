@@ -1,37 +1,13 @@
-// What a run leaves behind when it ends: results.csv, summary.json, and a few lines for the person.
+// The last lines that a run tells a person.
 #ifndef HEADRACE_CLI_RUN_RUN_REPORT_H_
 #define HEADRACE_CLI_RUN_RUN_REPORT_H_
 
-#include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "coordinator/job/job.h"
-#include "coordinator/run/job_runner.h"
 #include "coordinator/store/summary.h"
 
 namespace headrace {
-
-struct RunFacts {
-  std::string dataset_sha256;
-  int64_t rows = 0;
-  absl::Time started;      // of this process's part
-  absl::Time first_start;  // of the run directory
-  int64_t starts = 1;      // of the run directory, this one included
-  absl::Duration elapsed;
-  int64_t throttled = 0;
-};
-
-// Writes summary.json, and results.csv when the job asks for it, from the logs of the run
-// directory. Adds to what an earlier summary.json says about earlier parts of the run. Blocking.
-absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end,
-                                         const RunFacts& facts);
-
-// What the items that ended have cost so far, by the logs of the run directory and the job's
-// prices; 0 without prices. Blocking.
-absl::StatusOr<double> SpentUsd(const JobConfig& job);
 
 // The last lines of `headrace run`.
 std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary);

@@ -37,6 +37,7 @@ Coordinator::~Coordinator() = default;
 // Jobs
 
 void Coordinator::AddJob(JobRunner* job, double weight) {
+  put_off_.erase(job->id());
   jobs_.push_back(job);
   turn_of_job_.push_back(turns_.Add(weight));
   for (auto& [key, worker] : workers_) {

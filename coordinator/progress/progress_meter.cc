@@ -138,6 +138,9 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
   }
   if (out.limited_by.empty() && out.gate_waiting > 0) out.limited_by = "max_in_flight";
   if (!finished && out.workers == 0) out.waiting_for = "a worker";
+  if (!finished && !runner.store().waiting_for().empty()) {
+    out.waiting_for = runner.store().waiting_for();
+  }
   if (!finished && runner.learning() && out.in_flight == 0) {
     out.waiting_for = absl::StrCat(runner.awaited_workers(),
                                    " workers of the earlier start, which may hold batches");

@@ -86,6 +86,7 @@ void JobRunner::Stop(std::string state, ExitCode exit_code, std::string reason) 
   if (stop_.has_value() || ended_.is_set()) return;
   HR_LOG(kWarning) << job_.name << ": stopping: " << reason;
   stop_ = JobEnd{std::move(state), exit_code, std::move(reason)};
+  store_->StopWaitingForSpace();
   v1::CoordinatorMessage message;
   message.mutable_drain()->set_job_id(options_.job_id);
   message.mutable_drain()->set_reason(stop_->reason);
