@@ -162,7 +162,7 @@ class GrpcServerStream final : public MessageStream<Out, In>,
  public:
   using Base = grpc::ServerBidiReactor<In, Out>;
 
-  explicit GrpcServerStream(Reactor* reactor) : state_(reactor) {}
+  GrpcServerStream(Reactor* reactor, Peer peer) : peer_(std::move(peer)), state_(reactor) {}
   ~GrpcServerStream() override {
     HR_CHECK(state_.done().is_set()) << "a server stream was destroyed before Close() ended";
   }
@@ -175,6 +175,7 @@ class GrpcServerStream final : public MessageStream<Out, In>,
     co_await state_.done().Wait(StopToken());
   }
   absl::Status status() const override { return state_.status(); }
+  const Peer& peer() const override { return peer_; }
 
   void BeginRead(In* in) { Base::StartRead(in); }
   void BeginWrite(const Out* out) { Base::StartWrite(out); }
@@ -200,6 +201,7 @@ class GrpcServerStream final : public MessageStream<Out, In>,
     state_.reactor()->Post([this] { state_.OnDone(absl::OkStatus()); });
   }
 
+  const Peer peer_;
   bool finished_ = false;
   StreamState<Out, In> state_;
 };

@@ -13,6 +13,7 @@
 #include "common/async/reactor.h"
 #include "common/async/stop.h"
 #include "common/async/task.h"
+#include "common/rpc/peer.h"
 
 namespace headrace::rpc {
 
@@ -36,6 +37,12 @@ class MessageStream {
 
   // Why the stream ended; OK while it lives and after a clean end.
   virtual absl::Status status() const = 0;
+
+  // Who is at the other end, as a server end knows it; empty for any other.
+  virtual const Peer& peer() const {
+    static const Peer& nobody = *new Peer;
+    return nobody;
+  }
 };
 
 // Two ends joined by channels of `capacity` messages on one reactor.
