@@ -16,5 +16,8 @@ pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl>=7.88)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 
+# Debian's libgrpc++-dev has it without a pkg-config file.
+find_library(GRPCPP_REFLECTION grpc++_reflection REQUIRED)
+
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
