@@ -86,6 +86,7 @@ std::string ReplaceInvalidUtf8(absl::string_view text) {
 }
 
 std::string ExcerptUtf8(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes && IsValidUtf8(text)) return std::string(text);
   std::string out;
   while (!text.empty()) {
     const Utf8Step step = NextUtf8(text);

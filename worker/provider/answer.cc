@@ -25,7 +25,7 @@ std::string Text(absl::string_view raw, size_t max_bytes) {
 bool IsNonEmptyString(absl::string_view raw) { return !StringBody(raw).empty(); }
 
 bool IsNonEmptyArray(absl::string_view raw) {
-  JsonReader json(raw);
+  JsonReader json = JsonReader::OfValid(raw);
   return json.EnterArray() && json.NextElement();
 }
 
@@ -60,7 +60,7 @@ bool EndsInLongTail(absl::string_view body) {
 
 // Parts of a content list: {"type":"text","text":...}, refusals, anything else is content, too.
 void ReadParts(absl::string_view raw, Content* content) {
-  JsonReader json(raw);
+  JsonReader json = JsonReader::OfValid(raw);
   absl::string_view key;
   if (!json.EnterArray()) return;
   while (json.NextElement()) {
@@ -158,27 +158,28 @@ void Fail(ErrorClass error_class, std::string message, Judgement* judgement) {
 // Sets the class of an answer whose first choice or message is `content`.
 void JudgeContent(const Content& content, Judgement* judgement) {
   const std::string& reason = content.finish_reason;
-  const std::string because =
-      absl::StrCat(reason.empty() ? "no finish reason" : absl::StrCat("finish reason ", reason),
-                   content.explanation.empty() ? "" : ": ", content.explanation);
+  const auto because = [&content, &reason] {
+    return absl::StrCat(reason.empty() ? "no finish reason" : "finish reason ", reason,
+                        content.explanation.empty() ? "" : ": ", content.explanation);
+  };
   if (!content.refusal.empty() || reason == "refusal") {
     Fail(ErrorClass::kRefusal,
          absl::StrCat("the model refused", content.refusal.empty() ? "" : ": ", content.refusal,
                       content.explanation.empty() ? "" : ": ", content.explanation),
          judgement);
   } else if (IsFilterReason(reason)) {
-    Fail(ErrorClass::kContentFilter, absl::StrCat("a content filter cut the answer: ", because),
+    Fail(ErrorClass::kContentFilter, absl::StrCat("a content filter cut the answer: ", because()),
          judgement);
   } else if (reason == "error") {
-    Fail(ErrorClass::kServerError, absl::StrCat("the provider failed: ", because), judgement);
+    Fail(ErrorClass::kServerError, absl::StrCat("the provider failed: ", because()), judgement);
   } else if (!content.message ||
              absl::StrContains(absl::AsciiStrToLower(reason), "malformed_function_call")) {
-    Fail(ErrorClass::kInvalidResponse, absl::StrCat("a choice without a message: ", because),
+    Fail(ErrorClass::kInvalidResponse, absl::StrCat("a choice without a message: ", because()),
          judgement);
   } else if (!content.text && !content.other) {
     Fail(ErrorClass::kEmptyAnswer,
          absl::StrCat(content.reasoning ? "reasoning only, no answer: " : "an empty answer: ",
-                      because),
+                      because()),
          judgement);
   }
   if (content.long_tail) judgement->flags.push_back("white_space_tail");
@@ -215,7 +216,7 @@ void JudgeChoices(JsonReader* json, int64_t wanted, Judgement* judgement) {
 
 // chat and completions.
 void JudgeChat(absl::string_view body, int64_t wanted, Judgement* judgement) {
-  JsonReader json(body);
+  JsonReader json = JsonReader::OfValid(body);
   absl::string_view key;
   bool choices = false;
   if (!json.EnterObject()) {
@@ -237,7 +238,7 @@ void JudgeChat(absl::string_view body, int64_t wanted, Judgement* judgement) {
 }
 
 void JudgeEmbeddings(absl::string_view body, Judgement* judgement) {
-  JsonReader json(body);
+  JsonReader json = JsonReader::OfValid(body);
   absl::string_view key;
   bool data = false;
   if (json.EnterObject()) {
@@ -282,7 +283,7 @@ void ReadOutput(JsonReader* json, Content* content) {
 }
 
 void JudgeResponses(absl::string_view body, Judgement* judgement) {
-  JsonReader json(body);
+  JsonReader json = JsonReader::OfValid(body);
   absl::string_view key;
   Content content;
   std::string status;
@@ -326,7 +327,7 @@ void JudgeResponses(absl::string_view body, Judgement* judgement) {
 }
 
 void JudgeMessages(absl::string_view body, Judgement* judgement) {
-  JsonReader json(body);
+  JsonReader json = JsonReader::OfValid(body);
   absl::string_view key;
   Content content;
   if (!json.EnterObject()) {
@@ -429,7 +430,7 @@ void ReadUsage(absl::string_view raw, Usage* usage) {
 
 Judgement JudgeAnswer(Api api, absl::string_view body, int64_t choices) {
   Judgement judgement;
-  judgement.error = ReadProviderError(body);
+  judgement.error = ReadProviderError(JsonReader::OfValid(body));
   if (judgement.error) return judgement;
   switch (api) {
     case Api::kChat:

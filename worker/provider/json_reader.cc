@@ -1,6 +1,7 @@
 #include "worker/provider/json_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -23,16 +24,55 @@ int HexValue(char c) {
   return -1;
 }
 
-// True when one of the eight bytes is a quote, a backslash, a control character or not ASCII: the
-// zero-byte trick of Hacker's Delight, section 6-1, three times.
-bool HasSpecialByte(uint64_t word) {
+// The high bits of the bytes of `word` that end a run of plain characters: quotes, backslashes and
+// control characters. By the zero-byte trick of Hacker's Delight, section 6-1, so only the lowest
+// of them is sure.
+uint64_t SpecialBytes(uint64_t word) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   constexpr uint64_t kHighs = 0x8080808080808080;
   const uint64_t quote = word ^ (kOnes * '"');
   const uint64_t backslash = word ^ (kOnes * '\\');
-  return ((((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) | (word - kOnes * 0x20) |
-           word) &
-          kHighs) != 0;
+  return (((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) |
+          ((word - kOnes * 0x20) & ~word)) &
+         kHighs;
+}
+
+// The number of plain bytes at the start of `text`; *high becomes true when one is not ASCII.
+size_t PlainRun(absl::string_view text, bool* high) {
+  static_assert(std::endian::native == std::endian::little, "the lowest bits are the first byte");
+  constexpr uint64_t kHighs = 0x8080808080808080;
+  uint64_t all = 0;
+  size_t pos = 0;
+  for (uint64_t word; pos + sizeof(word) <= text.size(); pos += sizeof(word)) {
+    std::memcpy(&word, text.data() + pos, sizeof(word));
+    const uint64_t special = SpecialBytes(word);
+    if (special != 0) {
+      const int plain = std::countr_zero(special) / 8;
+      all |= word & ((uint64_t{1} << (8 * plain)) - 1);
+      *high = *high || (all & kHighs) != 0;
+      return pos + static_cast<size_t>(plain);
+    }
+    all |= word;
+  }
+  for (; pos < text.size(); ++pos) {
+    const auto c = static_cast<uint8_t>(text[pos]);
+    if (c == '"' || c == '\\' || c < 0x20) break;
+    all |= c;
+  }
+  *high = *high || (all & kHighs) != 0;
+  return pos;
+}
+
+// The place behind the string that begins at `open`, in a valid text.
+size_t StringEnd(absl::string_view text, size_t open) {
+  size_t quote = text.find('"', open + 1);
+  while (quote != absl::string_view::npos) {
+    size_t slashes = 0;  // before the quote; the opening quote ends them at the latest
+    while (text[quote - 1 - slashes] == '\\') ++slashes;
+    if (slashes % 2 == 0) return quote + 1;
+    quote = text.find('"', quote + 1);
+  }
+  return text.size();
 }
 
 void AppendCodePoint(uint32_t c, std::string* out) {
@@ -63,6 +103,12 @@ uint32_t HexAt(absl::string_view text, size_t pos) {
 }
 
 }  // namespace
+
+JsonReader JsonReader::OfValid(absl::string_view text) {
+  JsonReader reader(text);
+  reader.valid_ = true;
+  return reader;
+}
 
 bool JsonReader::Fail(bool truncated) {
   if (!failed_) truncated_ = truncated;
@@ -178,6 +224,10 @@ bool JsonReader::Value(int depth) {
   const char c = text_[pos_];
   if (c == '"') return String();
   if (c == '{' || c == '[') {
+    if (valid_) {
+      ValidContainer();
+      return true;
+    }
     if (depth + 1 > kMaxDepth) return Fail();
     const bool object = c == '{';
     const char close = object ? '}' : ']';
@@ -264,34 +314,42 @@ bool JsonReader::Escape() {
 bool JsonReader::String() {
   if (pos_ >= text_.size()) return Fail(true);
   if (text_[pos_] != '"') return Fail();
+  if (!valid_) return CheckedString();
+  pos_ = StringEnd(text_, pos_);
+  return true;
+}
+
+bool JsonReader::CheckedString() {
   const size_t start = ++pos_;
-  bool ascii = true;
+  bool high = false;
   while (true) {
-    uint64_t word = 0;
-    while (pos_ + sizeof(word) <= text_.size()) {
-      std::memcpy(&word, text_.data() + pos_, sizeof(word));
-      if (HasSpecialByte(word)) break;
-      pos_ += sizeof(word);
-    }
-    if (pos_ >= text_.size()) break;
-    const auto c = static_cast<unsigned char>(text_[pos_]);
-    if (c == '"') {
-      if (!ascii && !IsValidUtf8(text_.substr(start, pos_ - start))) {
-        pos_ = start;
-        return Fail();
-      }
-      ++pos_;
-      return true;
-    }
-    if (c < 0x20) return Fail();
-    if (c == '\\') {
-      if (!Escape()) return false;
-    } else {
-      if (c >= 0x80) ascii = false;
-      ++pos_;
-    }
+    pos_ += PlainRun(text_.substr(pos_), &high);
+    if (pos_ >= text_.size()) return Fail(true);
+    if (text_[pos_] == '"') break;
+    if (text_[pos_] != '\\') return Fail();
+    if (!Escape()) return false;
   }
-  return Fail(true);
+  if (high && !IsValidUtf8(text_.substr(start, pos_ - start))) {
+    pos_ = start;
+    return Fail();
+  }
+  ++pos_;
+  return true;
+}
+
+// To behind the bracket that closes the one at pos_.
+void JsonReader::ValidContainer() {
+  int depth = 0;
+  do {
+    const char c = text_[pos_];
+    if (c == '"') {
+      pos_ = StringEnd(text_, pos_);
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    ++pos_;
+  } while (depth > 0 && pos_ < text_.size());
 }
 
 bool JsonReader::AtEnd() {
@@ -403,13 +461,17 @@ bool MinifyJson(std::string* text, std::string* error, bool* truncated) {
   }
   if (json.white_space() == 0) return true;
   size_t to = 0;
-  bool in_string = false;
-  for (size_t from = 0; from < text->size(); ++from) {
+  for (size_t from = 0; from < text->size();) {
     const char c = (*text)[from];
-    if (!in_string && IsWhiteSpace(c)) continue;
-    if (c == '"') in_string = !in_string;
-    (*text)[to++] = c;
-    if (c == '\\' && in_string) (*text)[to++] = (*text)[++from];
+    if (c == '"') {
+      const size_t size = StringEnd(*text, from) - from;
+      std::memmove(text->data() + to, text->data() + from, size);
+      to += size;
+      from += size;
+    } else {
+      if (!IsWhiteSpace(c)) (*text)[to++] = c;
+      ++from;
+    }
   }
   text->resize(to);
   return true;

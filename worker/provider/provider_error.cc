@@ -163,8 +163,7 @@ Seen ReadTop(JsonReader* json, ProviderError* error) {
   return seen;
 }
 
-std::optional<ProviderError> Read(absl::string_view text, bool lenient) {
-  JsonReader json(text);
+std::optional<ProviderError> Read(JsonReader json, bool lenient) {
   ProviderError error;
   if (json.EnterArray() && !json.NextElement()) return std::nullopt;
   if (!json.EnterObject()) return std::nullopt;
@@ -183,12 +182,12 @@ bool ProviderError::HasWord(absl::string_view word) const {
   return false;
 }
 
-std::optional<ProviderError> ReadProviderError(absl::string_view json) {
+std::optional<ProviderError> ReadProviderError(JsonReader json) {
   return Read(json, /*lenient=*/true);
 }
 
 std::optional<ProviderError> ReadStreamError(absl::string_view json, bool named) {
-  std::optional<ProviderError> error = Read(json, named);
+  std::optional<ProviderError> error = Read(JsonReader(json), named);
   if (error || !named) return error;
   ProviderError bare;
   bare.message = ExcerptUtf8(json, kMaxMessageBytes);

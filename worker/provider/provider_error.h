@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/http/http.h"
+#include "worker/provider/json_reader.h"
 
 namespace headrace::provider {
 
@@ -28,10 +29,14 @@ struct ProviderError {
   bool HasWord(absl::string_view word) const;
 };
 
-// Reads the error out of `json`: {"error":{...}}, {"error":"text"}, {"type":"error","error":{...}},
-// a flat {"code","message"}, {"detail":...}, or one of these in an array. Takes what is there when
-// the text is cut. Absent when nothing in it speaks of an error: an object with choices is none.
-std::optional<ProviderError> ReadProviderError(absl::string_view json);
+// Reads the error out of what `json` is about to read: {"error":{...}}, {"error":"text"},
+// {"type":"error","error":{...}}, a flat {"code","message"}, {"detail":...}, or one of these in an
+// array. Takes what is there when the text is cut. Absent when nothing in it speaks of an error: an
+// object with choices is none.
+std::optional<ProviderError> ReadProviderError(JsonReader json);
+inline std::optional<ProviderError> ReadProviderError(absl::string_view text) {
+  return ReadProviderError(JsonReader(text));
+}
 
 // The error in one stream event. Only an `error` member, or "type":"error", makes an event an
 // error, unless the event's own name says so (`named`): then any object or text does.

@@ -162,6 +162,28 @@ bool SimdjsonAccepts(const std::string& text) {
   return parser.parse(text).error() == simdjson::SUCCESS;
 }
 
+// The members of an object, or the elements of an array, one after the other.
+std::vector<std::string> Walk(JsonReader json) {
+  std::vector<std::string> seen;
+  absl::string_view key;
+  if (json.EnterObject()) {
+    while (json.NextKey(&key)) {
+      seen.emplace_back(key);
+      seen.emplace_back(json.Skip());
+    }
+  } else if (json.EnterArray()) {
+    while (json.NextElement()) seen.emplace_back(json.Skip());
+  } else {
+    seen.emplace_back(json.Skip());
+  }
+  EXPECT_TRUE(json.AtEnd());
+  return seen;
+}
+
+void ExpectSameWalk(const std::string& valid) {
+  EXPECT_EQ(Walk(JsonReader::OfValid(valid)), Walk(JsonReader(valid))) << valid;
+}
+
 TEST(JsonReader, ItAgreesWithSimdjsonOnMutatedTexts) {
   const std::string seeds[] = {
       "{\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h\\u00e9 "
@@ -191,7 +213,28 @@ TEST(JsonReader, ItAgreesWithSimdjsonOnMutatedTexts) {
     // Long digit runs and \ud... are the two points of difference.
     if (text.find("\\ud") != std::string::npos) continue;
     EXPECT_EQ(Check(text).ok, SimdjsonAccepts(text)) << text;
+    if (Check(text).ok) ExpectSameWalk(text);
   }
+}
+
+TEST(JsonReader, ASpecialByteIsSeenAtEveryPlaceOfALongString) {
+  for (size_t size = 0; size < 40; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      for (const std::string& piece : {"\\\"", "\\", "\"", "\x1f", "\xC3\xA9", "\x80"}) {
+        std::string body(size, 'a');
+        body.replace(at, 1, piece);
+        const std::string text = "[\"" + body + "\"]";
+        EXPECT_EQ(Check(text).ok, SimdjsonAccepts(text)) << text;
+        if (Check(text).ok) ExpectSameWalk(text);
+      }
+    }
+  }
+}
+
+TEST(JsonReader, AStringThatEndsInBackslashesEndsAtItsOwnQuote) {
+  const std::string text = R"({"a\\\\":"\\","b":["\\\"",{"c":"}]\""}],"d":1})";
+  ASSERT_TRUE(Check(text).ok);
+  ExpectSameWalk(text);
 }
 
 }  // namespace
