@@ -16,7 +16,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "coordinator/cluster/coordinator.h"
-#include "coordinator/cluster/job_run.h"
+#include "coordinator/jobs/job_run.h"
 #include "coordinator/progress/progress_meter.h"
 #include "coordinator/session/service.h"
 
@@ -90,6 +90,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   JobRunOptions job_options;
   job_options.build = Version();
   job_options.record_workers = false;
+  job_options.max_item_bytes = kMaxMessageBytes - (1 << 20);  // the rest is for the message around
   job_options.on_dataset_read = BlockStopSignals;
   HR_ASSIGN_OR_RETURN(std::unique_ptr<JobRun> job, JobRun::Open(options.job, std::move(job_options),
                                                                 Disk::Real(), reactor.get()));

@@ -24,10 +24,11 @@ v1::Item ToItem(ItemId id, RenderedRow row) {
 
 }  // namespace
 
-Feed::Feed(ModelIndex model, size_t depth, const Dataset* dataset, JobState* state,
-           BlockingThread* thread, TaskScope* scope, Hooks hooks)
+Feed::Feed(ModelIndex model, size_t depth, size_t max_item_bytes, const Dataset* dataset,
+           JobState* state, BlockingThread* thread, TaskScope* scope, Hooks hooks)
     : model_(model),
       depth_(depth),
+      max_item_bytes_(max_item_bytes),
       dataset_(dataset),
       state_(state),
       thread_(thread),
@@ -56,9 +57,9 @@ Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted) {
   for (RenderedRow& row : rows.rows) {
     std::string error = std::move(row.error);
     v1::Item item = ToItem(self->state_->item(row.row, self->model_), std::move(row));
-    if (error.empty() && item.ByteSizeLong() > kMaxItemBytes) {
+    if (error.empty() && item.ByteSizeLong() > self->max_item_bytes_) {
       error = absl::StrCat("the request of this row has ", item.ByteSizeLong(),
-                           " bytes, more than ", kMaxItemBytes, " that one item may have");
+                           " bytes, more than ", self->max_item_bytes_, " that one item may have");
       item.clear_body();
     }
     if (error.empty()) {

@@ -23,10 +23,6 @@
 
 namespace headrace {
 
-// A row whose items are larger than this on the wire is a bad row. Half of what one message may
-// have (session/service.h), so that a grant of one item always fits.
-inline constexpr size_t kMaxItemBytes = size_t{8} << 20;
-
 class Feed {
  public:
   struct Hooks {
@@ -38,9 +34,10 @@ class Feed {
     absl::AnyInvocable<void(absl::Status)> on_error;
   };
 
-  // Reads `depth` items ahead at most. Everything outlives the feed; `scope` owns its reads.
-  Feed(ModelIndex model, size_t depth, const Dataset* dataset, JobState* state,
-       BlockingThread* thread, TaskScope* scope, Hooks hooks);
+  // Reads `depth` items ahead at most. A row whose item is larger than `max_item_bytes` on the wire
+  // is a bad row. Everything outlives the feed; `scope` owns its reads.
+  Feed(ModelIndex model, size_t depth, size_t max_item_bytes, const Dataset* dataset,
+       JobState* state, BlockingThread* thread, TaskScope* scope, Hooks hooks);
   ~Feed();
 
   // Starts reading ahead if there is room; called after each Take and when items were resolved.
@@ -67,6 +64,7 @@ class Feed {
 
   const ModelIndex model_;
   const size_t depth_;
+  const size_t max_item_bytes_;
   const Dataset* const dataset_;
   JobState* const state_;
   BlockingThread* const thread_;

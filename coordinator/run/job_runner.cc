@@ -50,7 +50,8 @@ JobRunner::JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options,
       Stop("error", ExitCode::kError,
            absl::StrCat("the dataset cannot be read: ", status.message()));
     };
-    feeds_.push_back(std::make_unique<Feed>(ModelIndex(static_cast<uint32_t>(i)), depth, dataset,
+    feeds_.push_back(std::make_unique<Feed>(ModelIndex(static_cast<uint32_t>(i)), depth,
+                                            options_.max_item_bytes, dataset,
                                             state_, dataset_thread, &work_, std::move(hooks)));
   }
 }

@@ -65,6 +65,9 @@ struct JobRunnerOptions {
   std::string run_key;  // see JobSpec.run_key
   absl::Duration lease = absl::Seconds(60);
   BatchId first_batch{1};
+  // A row whose item is larger on the wire is a bad row. Half of what one message between processes
+  // may have (rpc::kMaxMessageBytes), so that a grant of one item always fits.
+  size_t max_item_bytes = size_t{8} << 20;
   int config_errors_to_stop = 20;  // identical configuration errors with no success
   double spent_usd = 0;            // by earlier starts of the run; counts against max_cost
   // Who may hold batches of the run's earlier process; LEARNING waits for them, one lease at most.

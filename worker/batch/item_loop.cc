@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
+#include "worker/batch/item_progress.h"
 
 namespace headrace {
 namespace {
@@ -28,23 +29,6 @@ std::string StopMessage(const provider::Reply& reply, const RetryRule::Decision&
 }
 
 }  // namespace
-
-// What the loop knows of its item between two waits.
-struct ItemLoop::Progress {
-  Progress(const ItemInput& i, const RetryOptions& retry) : input(i), rule(retry) {}
-
-  const ItemInput input;
-  RetryRule rule;
-  MonoTime begun;
-  absl::Time started;
-  provider::BuiltRequest built;
-  quota::Ticket ticket;
-  http::CallResult result;
-  provider::Reply reply;
-  bool holds_line = false;
-  uint32_t attempts = 0;
-  uint32_t possibly_billed = 0;
-};
 
 Task<bool> ItemLoop::Ready(StopToken stop) {
   const bool admitted = co_await model_->starts.Acquire(stop);
@@ -93,9 +77,11 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
       }
       co_return Interrupted(&progress, start.reason());
     }
-    co_await CallOnce(&progress, call);
-    gate_->permits().Release();
-    SettleAndLearn(&progress);
+    if (MayHedge(progress)) {
+      co_await MakeHedgedAttempt(&progress, call);
+    } else {
+      co_await MakeAttempt(&progress, call);
+    }
     if (progress.result.end == http::CallEnd::kCancelled) {
       co_return Cancelled(&progress, call.reason());
     }
@@ -183,13 +169,7 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
     progress->holds_line = true;
   }
   const bool permitted = co_await gate_->permits().Acquire(start);
-  if (permitted) {
-    const quota::TokenEstimate estimate = model_->estimator->Estimate(progress->built.features);
-    const quota::Costs costs =
-        quota::EstimateCosts(estimate, progress->built.max_output, model_->charging);
-    progress->ticket =
-        co_await model_->pool->Admit(model_->job_id, model_->model, model_->weight, costs, start);
-  }
+  if (permitted) progress->ticket = co_await Reserve(*progress, start);
   model_->starts.Release();
   progress->holds_line = false;
   if (!permitted) co_return false;
@@ -203,37 +183,54 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
   co_return false;
 }
 
-Task<void> ItemLoop::CallOnce(Progress* progress, StopToken call) {
+Task<quota::Ticket> ItemLoop::Reserve(const Progress& progress, StopToken stop) {
+  const quota::TokenEstimate estimate = model_->estimator->Estimate(progress.built.features);
+  const quota::Costs costs =
+      quota::EstimateCosts(estimate, progress.built.max_output, model_->charging);
+  return model_->pool->Admit(model_->job_id, model_->model, model_->weight, costs, stop);
+}
+
+Task<void> ItemLoop::MakeAttempt(Progress* progress, StopToken call) {
   ++progress->attempts;
+  Attempt attempt;
+  attempt.ticket = progress->ticket;
+  co_await CallOnce(*progress, &attempt, call);
+  gate_->permits().Release();
+  SettleAndLearn(progress, attempt);
+  progress->result = std::move(attempt.result);
+  progress->reply = std::move(attempt.reply);
+}
+
+Task<void> ItemLoop::CallOnce(const Progress& progress, Attempt* attempt, StopToken call) {
   ++model_->on_the_wire;
   gate_->peak_on_the_wire = std::max(gate_->peak_on_the_wire, ++gate_->on_the_wire);
-  std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress->built);
-  http::Request request = progress->built.request;
-  progress->result = co_await model_->client->Call(std::move(request), reader.get(), call);
-  progress->reply = reader->Finish(progress->result);
+  std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress.built);
+  http::Request request = progress.built.request;
+  attempt->result = co_await model_->client->Call(std::move(request), reader.get(), call);
+  attempt->reply = reader->Finish(attempt->result);
   --gate_->on_the_wire;
   --model_->on_the_wire;
 }
 
-void ItemLoop::SettleAndLearn(Progress* progress) {
-  const provider::Reply& reply = progress->reply;
+void ItemLoop::SettleAndLearn(Progress* progress, const Attempt& attempt) {
+  const provider::Reply& reply = attempt.reply;
   const Usage& usage = reply.usage;
-  const bool cancelled = progress->result.end == http::CallEnd::kCancelled;
+  const bool cancelled = attempt.result.end == http::CallEnd::kCancelled;
   const quota::Settlement settlement =
-      !cancelled ? reply.settlement
-                 : (progress->result.sends > 0 ? quota::Settlement::kUnknown
-                                               : quota::Settlement::kNotSent);
-  const quota::Costs actual = quota::ActualCosts(progress->ticket.reserved, usage.prompt_tokens,
+      !cancelled
+          ? reply.settlement
+          : (attempt.result.sends > 0 ? quota::Settlement::kUnknown : quota::Settlement::kNotSent);
+  const quota::Costs actual = quota::ActualCosts(attempt.ticket.reserved, usage.prompt_tokens,
                                                  usage.completion_tokens, model_->charging);
-  model_->pool->Settle(progress->ticket, settlement, actual);
+  model_->pool->Settle(attempt.ticket, settlement, actual);
   if (usage.prompt_tokens.has_value() || usage.completion_tokens.has_value()) {
     model_->estimator->Learn(progress->built.features, usage.prompt_tokens,
                              usage.completion_tokens);
   }
-  if (reply.possibly_billed || (cancelled && progress->result.sends > 0)) {
+  if (reply.possibly_billed || (cancelled && attempt.result.sends > 0)) {
     ++progress->possibly_billed;
   }
-  const http::Stamps& stamps = progress->result.stamps;
+  const http::Stamps& stamps = attempt.result.stamps;
   if (reply.error_class == ErrorClass::kNone && stamps.sent.has_value()) {
     model_->network_us.Record((stamps.end - *stamps.sent) / absl::Microseconds(1));
   }

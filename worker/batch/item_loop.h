@@ -87,6 +87,8 @@ struct ModelRuntime {
   int64_t on_the_wire = 0;
   int64_t backing_off = 0;
   Histogram network_us;  // of answered attempts
+  bool hedge = false;    // an attempt that lasts far too long is made a second time
+  int64_t hedges = 0;    // second calls so far
   ItemFlow flow;
   std::optional<MonoTime> last_contact;  // when an attempt last reached the provider
   // Called once when the account stops, after `stopped` is set.
@@ -126,9 +128,19 @@ class ItemLoop {
   struct Attempt;
   struct Progress;
 
+  // A permit of the gate and a reservation for one call.
   Task<bool> Admit(Progress* progress, StopToken start);
-  Task<void> CallOnce(Progress* progress, StopToken call);
-  void SettleAndLearn(Progress* progress);
+  Task<quota::Ticket> Reserve(const Progress& progress, StopToken stop);
+  // Makes the attempt that was admitted, and settles it.
+  Task<void> MakeAttempt(Progress* progress, StopToken call);
+  Task<void> CallOnce(const Progress& progress, Attempt* attempt, StopToken call);
+  void SettleAndLearn(Progress* progress, const Attempt& attempt);
+  // item_hedge.cc: the attempt, and a second one beside it when it lasts far too long.
+  bool MayHedge(const Progress& progress) const;
+  absl::Duration HedgeDelay() const;
+  Task<void> MakeHedgedAttempt(Progress* progress, StopToken call);
+  struct Race;
+  static Task<void> RunLeg(ItemLoop* self, Race* race, size_t leg);
   ItemOutcome Interrupted(Progress* progress, StopReason reason);
   void StopAccount(ErrorClass error_class, std::string message);
   // What follows a failed attempt.

@@ -182,6 +182,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   m->timeouts.total = absl::Milliseconds(model.total_timeout_ms());
   m->on_account_stop = &Worker::OnAccountStop;
   m->context = this;
+  m->hedge = spec.hedge();
   m->charging = quota::DefaultCharging(model.provider(), model.endpoint());
   m->estimator = std::make_unique<quota::TokenEstimator>(std::nullopt);
 

@@ -1,4 +1,4 @@
-#include "coordinator/cluster/job_run.h"
+#include "coordinator/jobs/job_run.h"
 
 #include <unistd.h>
 
@@ -71,6 +71,7 @@ JobRun::JobRun(JobConfig job, const JobRunOptions& options, DatasetInfo info, Re
   runner_options_.job_id = options.job_id;
   runner_options_.lease = options.lease;
   runner_options_.record_workers = options.record_workers;
+  runner_options_.max_item_bytes = options.max_item_bytes;
   facts_.build = options.build;
   facts_.dataset_sha256 = info_.sha256;
   facts_.rows = info_.rows;

@@ -1,7 +1,7 @@
 // A job with all that its run stands on: dataset, run directory, item states, and the runner. From
 // the check of the dataset to summary.json.
-#ifndef HEADRACE_COORDINATOR_CLUSTER_JOB_RUN_H_
-#define HEADRACE_COORDINATOR_CLUSTER_JOB_RUN_H_
+#ifndef HEADRACE_COORDINATOR_JOBS_JOB_RUN_H_
+#define HEADRACE_COORDINATOR_JOBS_JOB_RUN_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,7 +28,8 @@ struct JobRunOptions {
   uint64_t job_id = 1;
   std::string build;  // of this program, for summary.json
   absl::Duration lease = absl::Seconds(60);
-  bool record_workers = true;  // see JobRunnerOptions
+  bool record_workers = true;  // see JobRunnerOptions, as the next
+  size_t max_item_bytes = JobRunnerOptions{}.max_item_bytes;
   // Called when the dataset was read, before the run directory is taken and the first thread
   // starts.
   absl::AnyInvocable<void()> on_dataset_read;
@@ -87,4 +88,4 @@ int64_t MaxInFlight(const JobConfig& job);
 
 }  // namespace headrace
 
-#endif  // HEADRACE_COORDINATOR_CLUSTER_JOB_RUN_H_
+#endif  // HEADRACE_COORDINATOR_JOBS_JOB_RUN_H_

@@ -1,0 +1,108 @@
+// The jobs of a coordinator that serves: submitted, running, ended. A submitted job is remembered
+// on the disk until it has ended, so that a coordinator that starts again goes on with it.
+//
+//   DIR/jobs/<id>.yaml    a submitted job, as it was finished (without secrets)
+//   DIR/jobs/<id>.ended   how it ended; a job without this file runs again with the next start
+//   DIR/<name>/           its run directory
+#ifndef HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
+#define HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/async/blocking_thread.h"
+#include "common/async/reactor.h"
+#include "common/async/scope.h"
+#include "common/async/stop.h"
+#include "common/async/task.h"
+#include "common/async/wait.h"
+#include "coordinator/cluster/coordinator.h"
+#include "coordinator/jobs/job_run.h"
+#include "coordinator/operator/operator.h"
+#include "coordinator/progress/progress_meter.h"
+
+namespace headrace {
+
+struct JobTableOptions {
+  std::string dir;  // empty: jobs come by RunOne() only, and none can be submitted
+  std::string boot_id;
+  std::string build;
+  absl::Duration lease = absl::Seconds(60);
+};
+
+class JobTable final : public Operator {
+ public:
+  // Reads which jobs have not ended. Blocking. `coordinator` and `disk` outlive it.
+  static absl::StatusOr<std::unique_ptr<JobTable>> Open(JobTableOptions options, Disk* disk,
+                                                        Reactor* reactor, Coordinator* coordinator);
+  ~JobTable() override;
+
+  // Goes on with the jobs that have not ended, and ends when each has its dataset read and its
+  // directory recovered: from then on the sessions of workers may be served. One that cannot be
+  // opened is listed as ended with the reason.
+  Task<void> Start();
+  // Runs a job that is not remembered on the disk, to its end.
+  Task<JobEnd> RunOne(std::unique_ptr<JobRun> run);
+
+  // Stops every job, to go on with the next start, and waits for their ends.
+  Task<void> Stop(std::string reason);
+  // Stopped when a job could not write to the disk: the process should end, and be started again.
+  StopToken failed() { return failed_.token(); }
+
+  // Operator
+  Task<absl::StatusOr<v1::SubmitJobResponse>> Submit(v1::SubmitJobRequest request,
+                                                     StopToken stop) override;
+  Task<absl::StatusOr<v1::CancelJobResponse>> Cancel(v1::CancelJobRequest request,
+                                                     StopToken stop) override;
+  absl::StatusOr<v1::GetStatusResponse> Status() override;
+
+ private:
+  struct Entry {
+    uint64_t id = 0;
+    std::string name;
+    std::string output_dir;
+    std::string yaml;
+    std::unique_ptr<JobRun> run;  // while it runs
+    std::unique_ptr<ProgressMeter> meter;
+    ProgressSnapshot progress;  // the last sample
+    bool registered = true;     // on the disk
+    bool cancelled = false;
+    std::optional<JobEnd> end;
+  };
+
+  JobTable(JobTableOptions options, Disk* disk, Reactor* reactor, Coordinator* coordinator);
+  absl::Status ReadRegister();
+  std::string FileOf(uint64_t id, absl::string_view ending) const;
+  Entry* FindRunning(absl::string_view name);
+  Entry* Find(absl::string_view name_or_id);
+  static Task<void> RunEntry(JobTable* self, Entry* entry, std::unique_ptr<JobRun> run);
+  static Task<void> SampleLoop(JobTable* self);
+  Task<absl::StatusOr<std::unique_ptr<JobRun>>> OpenRun(JobConfig job, uint64_t id);
+  Task<absl::Status> WriteFile(std::string path, std::string content);
+  v1::JobStatus StatusOf(const Entry& entry) const;
+  v1::WorkerStatus StatusOf(const Coordinator::Worker& worker) const;
+
+  const JobTableOptions options_;
+  Disk* const disk_;
+  Reactor* const reactor_;
+  Coordinator* const coordinator_;
+  const MonoTime begun_;
+  BlockingThread thread_;                            // opens runs, writes the register
+  std::map<uint64_t, std::unique_ptr<Entry>> jobs_;  // by id
+  uint64_t next_id_ = 1;
+  bool stopping_ = false;
+  StopSource failed_;
+  StopSource stop_sampling_;
+  TaskScope runs_;
+  TaskScope sampling_;
+};
+
+}  // namespace headrace
+
+#endif  // HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
