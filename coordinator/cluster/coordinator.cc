@@ -27,9 +27,7 @@ Coordinator::Coordinator(Reactor* reactor, SessionOptions session)
     : reactor_(reactor),
       options_(std::move(session)),
       streams_(reactor, StopToken()),
-      ticks_(reactor, StopToken()) {
-  ticks_.Spawn(TickLoop(this));
-}
+      ticks_(reactor, StopToken()) {}
 
 Coordinator::~Coordinator() = default;
 
@@ -37,6 +35,7 @@ Coordinator::~Coordinator() = default;
 // Jobs
 
 void Coordinator::AddJob(JobRunner* job, double weight) {
+  if (!std::exchange(ticking_, true)) ticks_.Spawn(TickLoop(this));
   put_off_.erase(job->id());
   jobs_.push_back(job);
   turn_of_job_.push_back(turns_.Add(weight));

@@ -120,6 +120,7 @@ class Coordinator final : public JobCluster, private SessionHost {
   uint64_t next_session_ = 1;
   uint64_t next_worker_ = 1;
   WorkerKey last_served_;
+  bool ticking_ = false;  // from the first job on
   bool pumping_ = false;
   bool pump_again_ = false;
   std::optional<std::string> dismissed_;

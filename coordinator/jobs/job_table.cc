@@ -20,7 +20,7 @@ constexpr absl::string_view kRegisterDir = "jobs";
 constexpr absl::string_view kJobEnding = ".yaml";
 constexpr absl::string_view kEndEnding = ".ended";
 // Rates of jobs come from samples this far apart.
-constexpr absl::Duration kSample = absl::Seconds(2);
+constexpr absl::Duration kSample = absl::Milliseconds(500);
 // Ended jobs that status lists; older ones are on the disk. Chosen, not measured.
 constexpr size_t kMaxEndedListed = 100;
 
@@ -54,9 +54,7 @@ JobTable::JobTable(JobTableOptions options, Disk* disk, Reactor* reactor, Coordi
       begun_(reactor->Now()),
       thread_(reactor),
       runs_(reactor, StopToken()),
-      sampling_(reactor, StopToken()) {
-  sampling_.Spawn(SampleLoop(this));
-}
+      sampling_(reactor, StopToken()) {}
 
 JobTable::~JobTable() = default;
 
@@ -79,6 +77,7 @@ absl::Status JobTable::ReadRegister() {
   if (options_.dir.empty()) return absl::OkStatus();
   const std::string dir = absl::StrCat(options_.dir, "/", kRegisterDir);
   HR_RETURN_IF_ERROR(disk_->MakeDirs(dir));
+  HR_ASSIGN_OR_RETURN(lock_, disk_->Lock(absl::StrCat(dir, "/lock")));
   HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, disk_->List(dir));
   for (const std::string& name : names) {
     absl::string_view number = name;
@@ -122,14 +121,15 @@ Task<absl::StatusOr<std::unique_ptr<JobRun>>> JobTable::OpenRun(JobConfig job, u
 // Runs
 
 Task<void> JobTable::Start() {
+  sampling_.Spawn(SampleLoop(this));
   for (auto& [id, entry] : jobs_) {
-    if (entry->end.has_value()) continue;
+    if (entry->end.has_value() || stopping_) continue;
     absl::StatusOr<JobConfig> job = ParseJob(entry->yaml, FileOf(id, kJobEnding));
     absl::Status status = job.ok() ? FinishJob(&*job) : job.status();
     if (status.ok()) {
       absl::StatusOr<std::unique_ptr<JobRun>> run = co_await OpenRun(*std::move(job), id);
       status = run.status();
-      if (run.ok()) {
+      if (run.ok() && !stopping_) {
         (*run)->Attach(coordinator_);
         runs_.Spawn(RunEntry(this, entry.get(), *std::move(run)));
       }
@@ -140,9 +140,10 @@ Task<void> JobTable::Start() {
   }
 }
 
-Task<JobEnd> JobTable::RunOne(std::unique_ptr<JobRun> run) {
+Task<FinishedJob> JobTable::RunOne(std::unique_ptr<JobRun> run) {
   auto entry = std::make_unique<Entry>();
   Entry* const added = entry.get();
+  sampling_.Spawn(SampleLoop(this));
   run->Attach(coordinator_);
   added->id = run->runner()->id();
   added->registered = false;
@@ -152,7 +153,25 @@ Task<JobEnd> JobTable::RunOne(std::unique_ptr<JobRun> run) {
   next_id_ = std::max(next_id_, added->id + 1);
   jobs_[added->id] = std::move(entry);
   co_await RunEntry(this, added, std::move(run));
-  co_return *added->end;
+  FinishedJob finished;
+  finished.end = *added->end;
+  finished.summary = std::move(added->summary);
+  co_return finished;
+}
+
+const ProgressSnapshot* JobTable::progress(uint64_t job_id) const {
+  const auto it = jobs_.find(job_id);
+  return it == jobs_.end() ? nullptr : &it->second->progress;
+}
+
+bool JobTable::handing_out() const {
+  if (stopping_) return false;
+  for (const auto& [id, entry] : jobs_) {
+    const JobRunner* runner = entry->run == nullptr ? nullptr : entry->run->runner();
+    if (runner == nullptr) continue;
+    if (runner->learning() || !runner->store().waiting_for().empty()) return false;
+  }
+  return true;
 }
 
 Task<void> JobTable::RunEntry(JobTable* self, Entry* entry, std::unique_ptr<JobRun> run) {
@@ -167,12 +186,14 @@ Task<void> JobTable::RunEntry(JobTable* self, Entry* entry, std::unique_ptr<JobR
     end = JobEnd{"error", ExitCode::kError, std::string(entry->run->closed().message())};
   } else {
     // The totals of the run are read again from its files, which takes a while for a large one.
-    auto write = [entry] { return entry->run->WriteFiles().status(); };
-    const absl::Status written = co_await entry->run->thread()->Run(write);
-    if (!written.ok()) {
-      HR_LOG(kError) << "job " << entry->name << ": " << written.message();
+    auto write = [entry] { return entry->run->WriteFiles(); };
+    absl::StatusOr<RunSummary> written = co_await entry->run->thread()->Run(write);
+    if (written.ok()) {
+      if (!entry->registered) entry->summary = *std::move(written);
+    } else {
+      HR_LOG(kError) << "job " << entry->name << ": " << written.status().message();
       if (end.exit_code == ExitCode::kOk) {
-        end = JobEnd{"error", ExitCode::kError, std::string(written.message())};
+        end = JobEnd{"error", ExitCode::kError, std::string(written.status().message())};
       }
     }
   }
@@ -202,13 +223,16 @@ Task<void> JobTable::SampleLoop(JobTable* self) {
   }
 }
 
-Task<void> JobTable::Stop(std::string reason) {
+void JobTable::RequestStop(const std::string& reason) {
   stopping_ = true;
   for (auto& [id, entry] : jobs_) {
     if (entry->run != nullptr) {
       entry->run->runner()->Stop("interrupted", ExitCode::kInterrupted, reason);
     }
   }
+}
+
+Task<void> JobTable::Join() {
   co_await runs_.Join();
   stop_sampling_.RequestStop(StopCode::kShutdown);
   co_await sampling_.Join();

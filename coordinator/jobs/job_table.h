@@ -26,6 +26,8 @@
 #include "coordinator/jobs/job_run.h"
 #include "coordinator/operator/operator.h"
 #include "coordinator/progress/progress_meter.h"
+#include "coordinator/store/disk.h"
+#include "coordinator/store/summary.h"
 
 namespace headrace {
 
@@ -36,9 +38,15 @@ struct JobTableOptions {
   absl::Duration lease = absl::Seconds(60);
 };
 
+struct FinishedJob {
+  JobEnd end;
+  std::optional<RunSummary> summary;  // absent when it could not be written
+};
+
 class JobTable final : public Operator {
  public:
-  // Reads which jobs have not ended. Blocking. `coordinator` and `disk` outlive it.
+  // Takes the directory and reads which jobs have not ended. Blocking. FailedPrecondition when
+  // another coordinator has it. `coordinator` and `disk` outlive it.
   static absl::StatusOr<std::unique_ptr<JobTable>> Open(JobTableOptions options, Disk* disk,
                                                         Reactor* reactor, Coordinator* coordinator);
   ~JobTable() override;
@@ -47,11 +55,17 @@ class JobTable final : public Operator {
   // directory recovered: from then on the sessions of workers may be served. One that cannot be
   // opened is listed as ended with the reason.
   Task<void> Start();
-  // Runs a job that is not remembered on the disk, to its end.
-  Task<JobEnd> RunOne(std::unique_ptr<JobRun> run);
+  // Instead of Start(): runs one job, which is not remembered on the disk, to its end.
+  Task<FinishedJob> RunOne(std::unique_ptr<JobRun> run);
+  // No job waits for workers of an earlier start, or for room on the disk.
+  bool handing_out() const;
 
-  // Stops every job, to go on with the next start, and waits for their ends.
-  Task<void> Stop(std::string reason);
+  // Stops every job, to go on with the next start; no more are taken. Idempotent.
+  void RequestStop(const std::string& reason);
+  // Waits for the ends of all jobs. After RequestStop(); the last call.
+  Task<void> Join();
+  // The last sample of a job's progress, a few a second. nullptr for an unknown job.
+  const ProgressSnapshot* progress(uint64_t job_id) const;
   // Stopped when a job could not write to the disk: the process should end, and be started again.
   StopToken failed() { return failed_.token(); }
 
@@ -74,6 +88,7 @@ class JobTable final : public Operator {
     bool registered = true;     // on the disk
     bool cancelled = false;
     std::optional<JobEnd> end;
+    std::optional<RunSummary> summary;  // of an unregistered job
   };
 
   JobTable(JobTableOptions options, Disk* disk, Reactor* reactor, Coordinator* coordinator);
@@ -93,6 +108,7 @@ class JobTable final : public Operator {
   Reactor* const reactor_;
   Coordinator* const coordinator_;
   const MonoTime begun_;
+  std::unique_ptr<File> lock_;
   BlockingThread thread_;                            // opens runs, writes the register
   std::map<uint64_t, std::unique_ptr<Entry>> jobs_;  // by id
   uint64_t next_id_ = 1;
