@@ -289,7 +289,8 @@ void Coordinator::OnBeat(WorkerSession* session, const v1::Beat& beat) {
     cancel->set_reason("the lease is lost");
     session->Send(std::move(message));
   }
-  if (renew->held_size() > 0) session->Send(std::move(renewals));
+  // Also without a batch: a worker that hears nothing for long takes its stream for half open.
+  session->Send(std::move(renewals));
 
   for (uint64_t job : beat.jobs()) {
     if (FindJob(job) == nullptr && !put_off_.contains(job)) SendJobDone(session, job);

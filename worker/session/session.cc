@@ -66,6 +66,10 @@ Task<absl::Status> Worker::Serve(WorkerStream* stream, StopToken drain, StopToke
     co_await SayBye(&session);
     co_return absl::OkStatus();
   }
+  if (session.broken.reason().code == StopCode::kPeerLost) {
+    co_return absl::UnavailableError(
+        absl::StrCat("the session with the coordinator broke: ", session.broken.reason().text));
+  }
   absl::Status status = stream->status();
   if (IsFinal(status)) co_return status;
   co_return absl::UnavailableError(
@@ -115,8 +119,8 @@ Task<absl::Status> Worker::Handshake(Session* session) {
   }
   // A worker that drains still delivers what it has.
   const bool deliver = session->drain_token.stopped() && !idle();
-  std::optional<v1::CoordinatorMessage> answer =
-      co_await session->stream->Read(deliver ? session->broken_off : session->interrupt.token());
+  std::optional<v1::CoordinatorMessage> answer = co_await session->stream->Read(
+      deliver ? session->broken.token() : session->interrupt.token());
   if (!answer.has_value()) {
     const absl::Status& status = session->stream->status();
     if (IsFinal(status)) co_return status;
@@ -146,11 +150,12 @@ Task<void> Worker::ReadLoop(Session* session) {
       co_return;
     }
     // While results are left to acknowledge, the end of the drain comes with a message.
-    std::optional<v1::CoordinatorMessage> message =
-        co_await session->stream->Read(draining ? session->broken_off : session->interrupt.token());
+    std::optional<v1::CoordinatorMessage> message = co_await session->stream->Read(
+        draining ? session->broken.token() : session->interrupt.token());
     if (message.has_value()) {
+      session->last_heard = reactor_->Now();
       OnMessage(session, *std::move(message));
-    } else if (draining || !session->drain_token.stopped() || session->broken_off.stopped()) {
+    } else if (draining || !session->drain_token.stopped() || session->broken.stopped()) {
       co_return;  // the stream is over
     }
   }
@@ -164,7 +169,7 @@ Task<void> Worker::SayBye(Session* session) {
   const bool sent = co_await session->stream->Write(std::move(message));
   if (!sent) co_return;
   // The coordinator ends the stream when it has read the goodbye.
-  DeadlineSource patience(reactor_, reactor_->Now() + kGoodbye, session->broken_off);
+  DeadlineSource patience(reactor_, reactor_->Now() + kGoodbye, session->broken.token());
   while (true) {
     std::optional<v1::CoordinatorMessage> rest = co_await session->stream->Read(patience.token());
     if (!rest.has_value()) co_return;
@@ -272,6 +277,11 @@ Task<void> Worker::BeatLoop(Session* session) {
     Sleep wait(reactor_, interval, session->scope.token());
     const bool waited = co_await wait;
     if (!waited) co_return;
+    const absl::Duration lease = absl::Milliseconds(session->welcome.lease_ms());
+    if (reactor_->Now() - session->last_heard > lease) {
+      session->broken.RequestStop({StopCode::kPeerLost, "nothing was heard for a whole lease"});
+      co_return;
+    }
     UpdateRates(interval);
     ResendIfStuck(*session);
     session->beat = MakeBeat();

@@ -29,10 +29,11 @@ struct Worker::Session {
   Session(Reactor* reactor, WorkerStream* s, StopToken drain, StopToken end)
       : stream(s),
         last_progress(reactor->Now()),
+        last_heard(reactor->Now()),
         scope(reactor, StopToken()),
         drain_token(drain),
-        broken_off(end),
-        interrupt(end) {
+        broken(end),
+        interrupt(broken.token()) {
     on_drain.Arm(
         drain,
         [](void* self) {
@@ -48,10 +49,11 @@ struct Worker::Session {
   std::optional<v1::Beat> beat;
   bool ending = false;     // the worker may go
   MonoTime last_progress;  // when a chunk was last acknowledged, or nothing was left to be
+  MonoTime last_heard;     // anything of the coordinator
   TaskScope scope;
   StopToken drain_token;
-  StopToken broken_off;
-  StopSource interrupt;  // ends a read at the drain or at the end
+  StopSource broken;     // the session is of no use any more
+  StopSource interrupt;  // ends a read, also at the drain
   StopCallback on_drain;
 };
 
