@@ -40,10 +40,12 @@
 #include "common/async/task.h"
 #include "common/base/random.h"
 #include "common/base/time.h"
+#include "common/redis/cluster.h"
 #include "common/redis/connection.h"
 #include "common/redis/link.h"
 #include "common/redis/outcome.h"
 #include "common/redis/script.h"
+#include "common/redis/subscription.h"
 #include "common/redis/url.h"
 
 namespace headrace::redis {
@@ -70,7 +72,8 @@ struct CallOptions {
 
 // What people ask about the connection.
 struct Health {
-  bool connected = false;
+  bool connected = false;    // of a cluster: to every master
+  bool refused = false;      // a person must change something; last_error says what
   absl::Duration since;      // how long it has been so
   std::string place;         // "host:port" or a socket's path; of a cluster, its nodes
   std::string last_error;    // in words; empty when there was none
@@ -105,13 +108,18 @@ class Client {
   Task<absl::Status> WaitConnected(MonoTime deadline, StopToken stop);
 
   // One command with its arguments, which may be any bytes. In a cluster it goes to the slot of
-  // argv[1]. Not for commands that change the connection: SUBSCRIBE, MULTI, SELECT, BLPOP.
+  // argv[1]; one of no argument to any slot. Not for commands that change the connection:
+  // SUBSCRIBE, MULTI, SELECT, BLPOP.
   Task<Outcome> Run(std::vector<std::string> argv, CallOptions options);
 
   // EVALSHA, and EVAL when the server does not hold the script. All keys must be named and, in a
   // cluster, have one hash tag. *script must live until the end of the call.
   Task<Outcome> Eval(const Script* script, std::vector<std::string> keys,
                      std::vector<std::string> args, CallOptions options);
+
+  // Listens to `channels` on a connection of its own until Cancel() or Stop(); PUBLISH is a Run().
+  // Shared: the reader and the client's own coroutine may each be the last to need it.
+  std::shared_ptr<Subscription> Subscribe(std::vector<std::string> channels);
 
   Health health() const;
   // Without secrets.
@@ -120,8 +128,13 @@ class Client {
  private:
   Client(Reactor* reactor, Url url, ClientOptions options);
 
-  absl::Status MakeLink(Secret password);
-  Task<Outcome> Execute(const std::string* wire, CallOptions options);
+  absl::Status Prepare();
+  // A locator of this URL for another connection.
+  absl::StatusOr<std::unique_ptr<Locator>> MakeLocator();
+  Task<Outcome> Execute(const std::string* wire, uint16_t slot, CallOptions options);
+  Task<Outcome> ExecuteOnLink(const std::string* wire, CallOptions options);
+  Task<Outcome> ExecuteInCluster(const std::string* wire, uint16_t slot, CallOptions options);
+  void CountLinks(Health* health) const;
 
   Reactor* const reactor_;
   const Url url_;
@@ -132,7 +145,10 @@ class Client {
   int64_t calls_ = 0;
   int64_t script_loads_ = 0;
   int64_t redirects_ = 0;
-  std::shared_ptr<Link> link_;  // calls under way share it
+  LinkOptions link_options_;
+  Login sentinel_login_;
+  std::shared_ptr<Link> link_;        // unless a cluster; calls under way share it
+  std::unique_ptr<Cluster> cluster_;  // of a cluster
   TaskScope scope_;
 };
 

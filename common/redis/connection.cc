@@ -90,7 +90,8 @@ Task<absl::Status> Connection::LogIn(Login login, MonoTime deadline, StopToken s
     bool is_role = false;
   };
   std::vector<Step> steps;
-  if (!login.password.empty()) {
+  // A user without a password may still be one that the server wants to be named.
+  if (!login.password.empty() || !login.user.empty()) {
     Step auth{.argv = {"AUTH"}};
     if (!login.user.empty()) auth.argv.push_back(login.user);
     auth.argv.push_back(login.password.Reveal());
@@ -128,6 +129,7 @@ Task<absl::Status> Connection::LogIn(Login login, MonoTime deadline, StopToken s
     }
   }
   for (const uint64_t number : numbers) Abandon(number);
+  logged_in_ = result.ok();
   co_return result;
 }
 
@@ -166,7 +168,8 @@ uint64_t Connection::Append(absl::string_view wire, Slot* slot) {
   const uint64_t number = first_number_ + pending_.size();
   pending_.push_back({slot, reactor_->Now(), sent_bytes_ + out_.size() - out_begin_});
   absl::StrAppend(&out_, wire);
-  if (!timer_.armed()) {
+  // The login has a deadline of its own.
+  if (logged_in_ && !timer_.armed()) {
     reactor_->Arm(
         &timer_, pending_.front().since + options_.command_timeout,
         [](void* self) { static_cast<Connection*>(self)->OnTimer(); }, this);

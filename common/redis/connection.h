@@ -142,6 +142,7 @@ class Connection final : private FdHandler, private EndOfTurn {
   size_t out_begin_ = 0;
   uint64_t sent_bytes_ = 0;
   bool open_ = true;
+  bool logged_in_ = false;
   bool watched_ = false;
   bool output_watched_ = false;
   bool read_again_ = false;

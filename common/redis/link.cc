@@ -1,5 +1,6 @@
 #include "common/redis/link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +57,10 @@ Task<absl::Status> Link::Connect(StopToken stop) {
   place_ = place->name;
   absl::StatusOr<std::shared_ptr<Connection>> connection = co_await Connection::Open(
       reactor_, place->connector, options_.login, options_.connection, traffic_, stop);
-  if (!connection.ok()) co_return connection.status();
+  if (!connection.ok()) {
+    locator_->Distrust();
+    co_return connection.status();
+  }
   connection_ = *std::move(connection);
   NoteUp();
   co_return absl::OkStatus();
@@ -91,7 +95,8 @@ void Link::NoteFailure(const absl::Status& status) {
 }
 
 Task<Outcome> Link::Call(std::shared_ptr<Link> self, const std::string* wire, bool asking,
-                         MonoTime deadline, StopToken stop, uint64_t* generation) {
+                         MonoTime wait_until, MonoTime deadline, StopToken stop,
+                         uint64_t* generation) {
   while (true) {
     *generation = self->generation_;
     if (self->up()) {
@@ -111,7 +116,7 @@ Task<Outcome> Link::Call(std::shared_ptr<Link> self, const std::string* wire, bo
                        absl::StrCat(self->waiting_, " commands wait for a connection"));
     }
     ++self->waiting_;
-    DeadlineSource until(self->reactor_, deadline, stop);
+    DeadlineSource until(self->reactor_, std::min(wait_until, deadline), stop);
     const bool decided = co_await self->decided_.Wait(until.token());
     --self->waiting_;
     if (decided) continue;

@@ -50,11 +50,13 @@ class Link {
   // replaced.
   static Task<void> Run(std::shared_ptr<Link> self, StopToken stop);
 
-  // As Connection::Call, but waits for a connection until `deadline` (kUnreachable then, with what
-  // is wrong with it); kConfiguration at once while the server refuses us, kStopped after Run().
+  // As Connection::Call, but waits for a connection until `wait_until` or `deadline` (kUnreachable
+  // then, with what is wrong with it); kConfiguration at once while the server refuses us, kStopped
+  // after Run().
   // *generation is set to that of the connection used; see Drop().
   static Task<Outcome> Call(std::shared_ptr<Link> self, const std::string* wire, bool asking,
-                            MonoTime deadline, StopToken stop, uint64_t* generation);
+                            MonoTime wait_until, MonoTime deadline, StopToken stop,
+                            uint64_t* generation);
 
   // Gives up the connection of `generation`, unless another has taken its place: replies under way
   // still come, and the next call waits for a fresh one from the locator.

@@ -26,6 +26,8 @@ class Locator {
   // Where to connect now. Unavailable or Cancelled, or FailedPrecondition when a person must change
   // something. One call at a time.
   virtual Task<absl::StatusOr<Place>> Locate(StopToken stop) = 0;
+  // The place last named did not serve: ask somebody else next time, where there is a choice.
+  virtual void Distrust() {}
 };
 
 // A connector to `host`, or to the Unix socket `unix_path` when that is not empty, with the TLS of

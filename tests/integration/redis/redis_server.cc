@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -102,7 +103,8 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-RedisServer::RedisServer(std::vector<std::string> args) : args_(std::move(args)) {
+RedisServer::RedisServer(std::vector<std::string> args, std::string config)
+    : args_(std::move(args)), config_(std::move(config)) {
   unix_path_ = dir_.path() + "/redis.sock";
   // Somebody else may take the port first.
   for (int i = 0; i < 5; ++i) {
@@ -123,23 +125,25 @@ std::string RedisServer::url(const std::string& user_info, const std::string& ta
 }
 
 bool RedisServer::TryStart() {
-  std::vector<std::string> argv = {"redis-server",
-                                   "--port",
-                                   absl::StrCat(port_),
-                                   "--bind",
-                                   "127.0.0.1",
-                                   "--unixsocket",
-                                   unix_path_,
-                                   "--save",
-                                   "",
-                                   "--appendonly",
-                                   "no",
-                                   "--dir",
-                                   dir_.path(),
-                                   "--logfile",
-                                   dir_.path() + "/log",
-                                   "--enable-debug-command",
-                                   "yes"};
+  std::vector<std::string> argv = {"redis-server"};
+  if (!config_.empty()) {
+    const std::string path = dir_.path() + "/redis.conf";
+    std::ofstream(path) << config_;
+    argv.push_back(path);
+  }
+  const bool sentinel = std::find(args_.begin(), args_.end(), "--sentinel") != args_.end();
+  for (const std::string& argument :
+       {std::string("--port"), absl::StrCat(port_), std::string("--bind"), std::string("127.0.0.1"),
+        std::string("--unixsocket"), unix_path_, std::string("--dir"), dir_.path(),
+        std::string("--logfile"), dir_.path() + "/log"}) {
+    argv.push_back(argument);
+  }
+  if (!sentinel) {
+    for (const char* argument :
+         {"--save", "", "--appendonly", "no", "--enable-debug-command", "yes"}) {
+      argv.push_back(argument);
+    }
+  }
   argv.insert(argv.end(), args_.begin(), args_.end());
   std::vector<char*> pointers;
   for (std::string& argument : argv) pointers.push_back(argument.data());
@@ -163,6 +167,19 @@ bool RedisServer::TryStart() {
   }
   Kill();
   return false;
+}
+
+void RedisServer::AwaitAdmin(const std::vector<std::string>& argv,
+                             const std::string& expected) const {
+  const absl::Time limit = absl::Now() + absl::Seconds(15);
+  Reply reply;
+  while (absl::Now() < limit) {
+    reply = Admin(argv);
+    if (absl::StrContains(reply.is_text() ? reply.text : reply.ToString(2000), expected)) return;
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  ADD_FAILURE() << host_port() << ": " << argv[0] << " never says " << expected << ", but "
+                << reply.ToString(2000);
 }
 
 void RedisServer::Start() { EXPECT_TRUE(TryStart()) << "redis-server does not start again"; }

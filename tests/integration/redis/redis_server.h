@@ -38,8 +38,9 @@ int FreePort();
 class RedisServer {
  public:
   // `args` as on the command line of redis-server: {"--requirepass", "secret"}. Starts at once;
-  // a server that does not come up fails the test.
-  explicit RedisServer(std::vector<std::string> args = {});
+  // a server that does not come up fails the test. `config` is the text of a configuration file,
+  // which a Sentinel needs.
+  explicit RedisServer(std::vector<std::string> args = {}, std::string config = "");
   ~RedisServer();
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
@@ -55,6 +56,9 @@ class RedisServer {
   // The same after AUTH.
   Reply AdminAs(const std::vector<std::string>& auth, const std::vector<std::string>& argv) const;
 
+  // Asks until the reply's text holds `expected`, for at most 15 s.
+  void AwaitAdmin(const std::vector<std::string>& argv, const std::string& expected) const;
+
   void Start();  // after Kill(), on the same port
   void Kill();   // SIGKILL
   void Pause();  // SIGSTOP
@@ -64,6 +68,7 @@ class RedisServer {
   bool TryStart();
 
   const std::vector<std::string> args_;
+  const std::string config_;
   TempDir dir_;
   std::string unix_path_;
   int port_ = 0;
