@@ -59,7 +59,8 @@ class Admission::Impl : private PoolListener {
   }
   ~Impl() override { reactor_->Cancel(&ask_timer_); }
 
-  Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop);
+  Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop,
+                     double job_weight);
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty) { store_->Penalize(pool_, penalty); }
   Task<void> Shutdown();
@@ -140,14 +141,14 @@ class Admission::Impl::Suspension {
 };
 
 Task<Ticket> Admission::Impl::Admit(uint64_t job_id, uint32_t model, double weight, Costs costs,
-                                    StopToken stop) {
+                                    StopToken stop, double job_weight) {
   Ticket ticket;
   ticket.job_id = job_id;
   ticket.model = model;
   if (stop.stopped()) co_return ticket;
   const MonoTime asked = reactor_->Now();
   WaitingAttempt attempt(this);
-  attempt.request = ReserveRequest{NextId(), job_id, model, weight, costs};
+  attempt.request = ReserveRequest{NextId(), job_id, model, weight, job_weight, costs};
   if (!line_.empty() || !AnswerAtOnce(&attempt)) Queue(&attempt, /*again=*/false);
   if (attempt.state != WaitingAttempt::State::kAnswered) {
     attempt.on_stop.Arm(
@@ -165,6 +166,7 @@ Task<Ticket> Admission::Impl::Admit(uint64_t job_id, uint32_t model, double weig
   ticket.kind = attempt.kind;
   ticket.id = attempt.request.id;
   ticket.reserved = costs;
+  ticket.expected = attempt.expected;
   ticket.text = std::move(attempt.text);
   co_return ticket;
 }
@@ -174,6 +176,7 @@ bool Admission::Impl::AnswerAtOnce(WaitingAttempt* attempt) {
       store_->ReserveNow(pool_, attempt->request, options_.horizon);
   if (!answer) return false;
   ++asked_;
+  attempt->expected = answer->used;
   switch (answer->kind) {
     case ReserveAnswer::Kind::kSendAt:
       if (line_.fair()) Served(*attempt);
@@ -353,7 +356,9 @@ Task<void> Admission::Impl::AskOnce() {
   }
   asking_.clear();
   const bool refused = retry_at != MonoTime::Max();
-  batch_ = refused ? std::max(kMinBatch, 2 * booked) : std::min(options_.max_batch, 2 * batch_);
+  const int least = static_cast<int>(
+      std::clamp<int64_t>(store_->Hint(pool_).look_ahead, kMinBatch, options_.max_batch));
+  batch_ = refused ? std::max(least, 2 * booked) : std::min(options_.max_batch, 2 * batch_);
   if (epoch != epoch_) {
     // A gate was set during the question, perhaps before what it booked.
     RecallBooked();
@@ -395,6 +400,7 @@ void Admission::Impl::HandleAnswer(WaitingAttempt* attempt, const ReserveAnswer&
     return;
   }
   line_.Remove(attempt);
+  attempt->expected = answer.used;
   switch (answer.kind) {
     case ReserveAnswer::Kind::kSendAt:
       Served(*attempt);
@@ -417,7 +423,7 @@ int64_t Admission::Impl::PoolUs(const Costs& costs) {
   int64_t most = 0;
   for (size_t i = 0; i < kDimensionCount; ++i) {
     const int64_t limit = (*limits_)[i];
-    if (limit == 0 || i == static_cast<size_t>(Dimension::kInFlight)) continue;
+    if (limit == 0 || i >= static_cast<size_t>(Dimension::kInFlight)) continue;  // or by the day
     most = std::max(most, std::min(costs[i], limit * 16) * 60'000'000 / limit);
   }
   if (most == 0 && costs[static_cast<size_t>(Dimension::kRequests)] > 0) return kSlotUs;
@@ -446,8 +452,8 @@ Admission::Admission(Reactor* reactor, PoolStore* store, std::string pool, uint3
 Admission::~Admission() = default;
 
 Task<Ticket> Admission::Admit(uint64_t job_id, uint32_t model, double weight, Costs costs,
-                              StopToken stop) {
-  return impl_->Admit(job_id, model, weight, costs, stop);
+                              StopToken stop, double job_weight) {
+  return impl_->Admit(job_id, model, weight, costs, stop, job_weight);
 }
 
 void Admission::Settle(const Ticket& ticket, Settlement settlement, const Costs& actual) {

@@ -28,6 +28,7 @@ struct Ticket {
   Kind kind = Kind::kStopped;
   ReservationId id;
   Costs reserved{};
+  Costs expected{};  // what the provider should count as used with it, see ReserveAnswer::used
   absl::Duration waited;
   std::string text;  // for kNeverFits, kClosed, kError
   uint64_t job_id = 0;
@@ -43,9 +44,10 @@ class Admission {
 
   // Suspends until the attempt may be sent; does not suspend when it may be sent at once and
   // nothing else waits. Attempts of one (job, model) go in the order of asking; several of them
-  // share the pool by weight. An admitted ticket must be settled exactly once. A stop while waiting
-  // gives back what was booked.
-  Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop);
+  // share the pool by weight: jobs by `job_weight`, the models of a job by `weight`. An admitted
+  // ticket must be settled exactly once. A stop while waiting gives back what was booked.
+  Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop,
+                     double job_weight = 1);
 
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty);

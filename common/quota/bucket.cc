@@ -15,7 +15,6 @@ namespace {
 // a microsecond, up to this many in all.
 constexpr int64_t kMaxPeriodTicks = int64_t{1} << 41;
 constexpr int64_t kMaxScale = int64_t{1} << 14;
-constexpr int64_t kMaxOverrun = 16;  // chosen: an actual cost beyond 16 limits is an error of units
 constexpr int64_t kMillion = 1'000'000;
 
 int64_t ScaleFor(int64_t period_us) {
@@ -23,6 +22,8 @@ int64_t ScaleFor(int64_t period_us) {
   while (scale < kMaxScale && period_us * scale * 2 <= kMaxPeriodTicks) scale *= 2;
   return scale;
 }
+
+int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 }  // namespace
 
@@ -37,10 +38,7 @@ Bucket::Bucket(const DimensionSpec& spec, double utilisation)
   price_ = static_cast<int64_t>((period * kMillion + rate - 1) / rate);
 }
 
-int64_t Bucket::Ticks(int64_t cost, int64_t share) const {
-  const int64_t price = share == kFullShare ? price_ : (price_ * kFullShare + share - 1) / share;
-  return std::clamp<int64_t>(cost, 0, limit_ * kMaxOverrun) * price;
-}
+int64_t Bucket::Ticks(int64_t cost, int64_t share) const { return Bounded(cost) * Price(share); }
 
 void Bucket::Take(int64_t at_us, int64_t gate_until_us, int64_t ticks) {
   HR_CHECK(at_us >= Earliest(gate_until_us)) << DimensionName(dimension_);
@@ -54,26 +52,37 @@ void Bucket::Take(int64_t at_us, int64_t gate_until_us, int64_t ticks) {
 
 void Bucket::Correct(int64_t ticks) {
   const int64_t total = tat_ticks_ + ticks;
-  int64_t micros = total / scale_;
-  if (total % scale_ < 0) --micros;
+  const int64_t micros = FloorDiv(total, scale_);
   tat_us_ += micros;
   tat_ticks_ = total - micros * scale_;
 }
 
-void Bucket::TakeOver(int64_t now_us, int64_t gate_until_us, const Bucket* old) {
-  int64_t credit_us = 0;
-  if (old != nullptr) {
-    const int64_t ahead_us = std::max(old->Tat(gate_until_us), now_us) - now_us;
-    const absl::int128 credit = absl::int128(old->burst_us_ - ahead_us) * old->scale_;
-    // From time at the old price to units to time at the new one; rounded down, debt grows.
-    const absl::int128 numerator = credit * price_;
-    const absl::int128 denominator = absl::int128(old->price_) * scale_;
-    absl::int128 converted = numerator / denominator;
-    if (converted * denominator > numerator) --converted;
-    credit_us = static_cast<int64_t>(std::min<absl::int128>(converted, burst_us_));
-  }
+void Bucket::Fill(int64_t now_us) {
+  tat_us_ = now_us + burst_us_;
+  tat_ticks_ = 0;
+}
+
+void Bucket::TakeOver(int64_t now_us, int64_t gate_until_us, const Bucket& old) {
+  const int64_t ahead_us = std::max(old.Tat(gate_until_us), now_us) - now_us;
+  const int64_t allowance = FloorDiv((old.burst_us_ - ahead_us) * old.scale_, old.price_);
+  const int64_t most = limit_ * kMaxOverrun;
+  const int64_t ticks = std::clamp(allowance, -most, most) * price_;
+  const int64_t credit_us = std::min(FloorDiv(ticks, scale_), burst_us_);
   tat_us_ = now_us + burst_us_ - credit_us;
   tat_ticks_ = 0;
+}
+
+void Bucket::ChargeOutside(int64_t now_us, int64_t ticks) {
+  if (tat_us_ < now_us) {
+    tat_us_ = now_us;
+    tat_ticks_ = 0;
+  }
+  Correct(ticks);
+}
+
+int64_t Bucket::Level(int64_t at_us, int64_t share) const {
+  if (tat_us_ <= at_us) return 0;
+  return ((tat_us_ - at_us) * scale_ + tat_ticks_) / Price(share);
 }
 
 }  // namespace headrace::quota

@@ -1,4 +1,5 @@
-// Fair shares: start-time fair queueing between flows, one flow per (job, model).
+// Fair shares: start-time fair queueing between the jobs of a pool, and between the models of a
+// job.
 //
 // A flow's virtual time is what it has been given, in microseconds of the whole pool, divided by
 // its weight. A flow yields while another one that was refused is more than kFairWindow behind it.
@@ -58,6 +59,9 @@ class FlowTable {
   // Corrects what the flow was given, of either sign. Nothing for a flow that is forgotten.
   void Correct(FlowKey key, int64_t pool_us);
 
+  // Forgets the flows that have not asked within `window_us`, apart from `keep`.
+  void Sweep(FlowKey keep, int64_t now_us, int64_t window_us);
+  bool Has(FlowKey key) const { return flows_.contains(key); }
   size_t size() const { return flows_.size(); }
 
  private:
@@ -71,11 +75,26 @@ class FlowTable {
     bool refused = false;  // the last answer was a refusal
   };
 
-  void Sweep(int64_t now_us, int64_t window_us);
-
   absl::flat_hash_map<FlowKey, Flow> flows_;
-  int64_t virtual_time_ = 0;  // of the pool: the largest start of what was served
-  size_t sweep_at_ = 64;
+  int64_t virtual_time_ = 0;  // of the whole: the largest start of what was served
+};
+
+// The flows of a pool on two levels. A model of a job yields to other jobs as its job does, and
+// within it to other models: three models of one job have no more than one model of another.
+class FairShares {
+ public:
+  // As FlowTable's; `job_weight` is the job's within the pool, `weight` the model's within the job.
+  void Ask(FlowKey key, double job_weight, double weight, int64_t now_us, int64_t window_us);
+  bool MustYield(FlowKey key, int64_t now_us, int64_t window_us) const;
+  void Served(FlowKey key, int64_t pool_us);
+  void Refused(FlowKey key, int64_t now_us);
+  void Correct(FlowKey key, int64_t pool_us);
+
+ private:
+  static FlowKey JobOf(FlowKey key) { return FlowKey{key.job_id, 0}; }
+
+  FlowTable jobs_;
+  absl::flat_hash_map<uint64_t, FlowTable> models_;  // by job, the same jobs
 };
 
 }  // namespace headrace::quota

@@ -19,7 +19,7 @@ struct Reservation {
   FlowKey flow{};
   Costs reserved{};
   int64_t send_at_us = 0;
-  int64_t share = 0;    // of the rate when it was made: settled at the same price
+  Costs shares{};       // of each limit in use when it was made: settled at the same price
   bool voided = false;  // its charge was taken back when a gate was set
   Dimension binding = Dimension::kRequests;
 };

@@ -5,14 +5,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
-#include "common/base/status.h"
 
 namespace headrace::quota {
 
 MemoryPoolStore::MemoryPoolStore(Reactor* reactor, const std::vector<PoolSpec>& specs)
     : reactor_(reactor) {
   for (const PoolSpec& spec : specs) {
-    const bool is_new = pools_.emplace(spec.name, std::make_unique<Pool>(spec)).second;
+    const bool is_new =
+        pools_.emplace(spec.name, std::make_unique<Pool>(spec, reactor->Now())).second;
     HR_CHECK(is_new) << "two pools are named " << spec.name;
   }
 }
@@ -58,13 +58,17 @@ void MemoryPoolStore::Penalize(absl::string_view pool, const Penalty& penalty) {
   if (found->model.Penalize(reactor_->Now(), penalty)) Tell(found);
 }
 
-absl::Status MemoryPoolStore::Reconfigure(const PoolSpec& spec) {
+void MemoryPoolStore::Observe(absl::string_view pool, const Observation& observation) {
+  if (Pool* found = Find(pool)) found->model.Observe(reactor_->Now(), observation);
+}
+
+Task<absl::Status> MemoryPoolStore::Reconfigure(PoolSpec spec) {
   Pool* found = Find(spec.name);
-  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no pool is named ", spec.name));
-  HR_RETURN_IF_ERROR(ValidatePool(spec));
-  found->model.Reconfigure(reactor_->Now(), spec);
-  Tell(found);
-  return absl::OkStatus();
+  if (found == nullptr) co_return absl::NotFoundError(absl::StrCat("no pool is named ", spec.name));
+  const absl::Status valid = ValidatePool(spec);
+  if (!valid.ok()) co_return valid;
+  if (found->model.Reconfigure(reactor_->Now(), spec)) Tell(found);
+  co_return absl::OkStatus();
 }
 
 PoolSnapshot MemoryPoolStore::Snapshot(absl::string_view pool) const {

@@ -23,8 +23,8 @@ namespace headrace::quota {
 // objects may share it.
 class MemoryPoolStore final : public PoolStore {
  public:
-  // `reactor` outlives it and gives the time. Every spec must pass ValidatePool(); names are
-  // unique.
+  // `reactor` outlives it and gives the time. Pools start cold, see PoolModel. Every spec must pass
+  // ValidatePool(); names are unique.
   MemoryPoolStore(Reactor* reactor, const std::vector<PoolSpec>& specs);
   ~MemoryPoolStore() override;
 
@@ -34,9 +34,8 @@ class MemoryPoolStore final : public PoolStore {
   void Settle(absl::string_view pool, ReservationId id, Settlement settlement,
               const Costs& actual) override;
   void Penalize(absl::string_view pool, const Penalty& penalty) override;
-  // Changes the limits of the pool that `spec` names; see PoolModel::Reconfigure(). NotFound for an
-  // unknown pool, InvalidArgument for a spec that is not valid.
-  absl::Status Reconfigure(const PoolSpec& spec);
+  void Observe(absl::string_view pool, const Observation& observation) override;
+  Task<absl::Status> Reconfigure(PoolSpec spec) override;
   // Of an unknown pool: empty.
   PoolSnapshot Snapshot(absl::string_view pool) const override;
   std::optional<ReserveAnswer> ReserveNow(absl::string_view pool, const ReserveRequest& request,
@@ -46,7 +45,7 @@ class MemoryPoolStore final : public PoolStore {
 
  private:
   struct Pool {
-    explicit Pool(const PoolSpec& spec) : model(spec) {}
+    Pool(const PoolSpec& spec, MonoTime now) : model(spec, now) {}
     PoolModel model;
     List<PoolListener> listeners;
   };

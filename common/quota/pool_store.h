@@ -22,7 +22,8 @@ struct ReserveRequest {
   ReservationId id{};
   uint64_t job_id = 0;
   uint32_t model = 0;
-  double weight = 1;  // of the model within the pool
+  double weight = 1;      // of the model within its job
+  double job_weight = 1;  // of the job within the pool
   Costs costs{};
 };
 
@@ -37,6 +38,9 @@ struct ReserveAnswer {
   MonoTime at{};
   Dimension binding = Dimension::kRequests;  // what limits: meaningful unless the send time is now
   std::string text{};
+  // kSendAt: how much of each limit the provider should count as used when it has taken this
+  // request, by our own account. What it says beyond that, somebody else used.
+  Costs used{};
 };
 
 // What became of an attempt, for settlement.
@@ -62,6 +66,16 @@ struct Penalty {
   std::string text{};
 };
 
+// What an answer of the provider says about one limit.
+struct Observation {
+  Dimension dimension = Dimension::kRequests;
+  std::optional<int64_t> limit{};         // as the provider states it, per period
+  std::optional<int64_t> used{};          // of it, when the request was taken
+  std::optional<absl::Duration> reset{};  // from then until the provider's window ends
+  int64_t expected = 0;                   // what `used` should have been: ReserveAnswer::used
+  MonoTime sent_at{};                     // of that request
+};
+
 struct PoolSnapshot {
   Costs charged_last_minute{};
   Costs limits{};                       // 0: not limited
@@ -74,6 +88,7 @@ struct PoolSnapshot {
   double rate_share = 1;      // of the limits; below 1 after a cut, until it has grown back
   double capacity_share = 1;  // the same of what may be in flight
   int64_t expired = 0;        // reservations that nobody settled in time
+  Costs outside{};            // what somebody else was seen to use, in all
 };
 
 // What a store knows of a pool without asking anybody.
@@ -81,6 +96,9 @@ struct PoolHint {
   uint64_t epoch = 0;      // changes when every booked send must be booked anew
   MonoTime gate_until{};   // nothing may be sent before
   int64_t free_slots = 0;  // of the gauge; large when the pool has none
+  // How many of those that wait are worth asking for at a time: where windows are to be packed, a
+  // small request may fit that stands behind a large one.
+  int64_t look_ahead = 1;
 };
 
 // Is told when asking the pool again may give another answer than before: a slot was freed, a gate
@@ -106,6 +124,15 @@ class PoolStore {
                       const Costs& actual) = 0;
 
   virtual void Penalize(absl::string_view pool, const Penalty& penalty) = 0;
+
+  // Corrects the pool by what the provider said: a limit that it lowered holds at once, one that it
+  // raised again opens slowly; what somebody else used is charged to the pool. Observations of
+  // requests sent before the last correction say nothing new and are dropped.
+  virtual void Observe(absl::string_view pool, const Observation& observation) = 0;
+
+  // Changes the limits of a living pool, see PoolModel::Reconfigure(). NotFound for an unknown
+  // pool, InvalidArgument for a spec that is not valid, Unavailable as above.
+  virtual Task<absl::Status> Reconfigure(PoolSpec spec) = 0;
 
   virtual PoolSnapshot Snapshot(absl::string_view pool) const = 0;
 

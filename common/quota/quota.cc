@@ -19,6 +19,10 @@ absl::string_view DimensionName(Dimension dimension) {
       return "output tokens/min";
     case Dimension::kInFlight:
       return "in flight";
+    case Dimension::kRequestsPerDay:
+      return "requests/day";
+    case Dimension::kTokensPerDay:
+      return "tokens/day";
   }
   return "unknown";
 }
@@ -28,6 +32,20 @@ namespace {
 constexpr int64_t kMaxLimit = 1'000'000'000'000;
 constexpr absl::Duration kMaxPeriod = absl::Hours(24 * 31);
 
+bool IsDaily(Dimension dimension) {
+  return dimension == Dimension::kRequestsPerDay || dimension == Dimension::kTokensPerDay;
+}
+
+absl::Status ValidateWindow(const DimensionSpec& spec) {
+  if (spec.window < absl::Seconds(1) || spec.window > absl::Hours(1) || spec.window > spec.period) {
+    return absl::InvalidArgumentError("the window must be in [1 s, 1 h] and within the period");
+  }
+  if (spec.guard < absl::ZeroDuration() || spec.guard > spec.window) {
+    return absl::InvalidArgumentError("the guard must be in [0, window]");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateDimension(const DimensionSpec& spec) {
   if (static_cast<size_t>(spec.dimension) >= kDimensionCount) {
     return absl::InvalidArgumentError("unknown dimension");
@@ -36,7 +54,12 @@ absl::Status ValidateDimension(const DimensionSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("the limit must be in [1, ", kMaxLimit, "], not ", spec.limit));
   }
-  if (spec.mechanics == Mechanics::kGauge) return absl::OkStatus();
+  if ((spec.mechanics == Mechanics::kDay) != IsDaily(spec.dimension)) {
+    return absl::InvalidArgumentError("a limit per day, and only that, is metered by the day");
+  }
+  if (spec.mechanics == Mechanics::kGauge || spec.mechanics == Mechanics::kDay) {
+    return absl::OkStatus();
+  }
   if (spec.dimension == Dimension::kInFlight) {
     return absl::InvalidArgumentError("slots in flight are metered by a gauge");
   }
@@ -46,7 +69,12 @@ absl::Status ValidateDimension(const DimensionSpec& spec) {
   if (spec.burst < absl::ZeroDuration() || spec.burst > spec.period) {
     return absl::InvalidArgumentError("the burst must be in [0, period]");
   }
-  return absl::OkStatus();
+  if (spec.ramp_start < 0 || spec.ramp_start > kMaxLimit ||
+      !(spec.ramp_growth >= 0.001 && spec.ramp_growth <= 1)) {
+    return absl::InvalidArgumentError(
+        "the ramp must start at 0 (none) or more and grow by 0.1 % to 100 % a minute");
+  }
+  return spec.mechanics == Mechanics::kWindow ? ValidateWindow(spec) : absl::OkStatus();
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Words of the quota system: dimensions, costs, pools, reservations. docs/quota.md explains them to
-// users.
+// users, docs/redis_schema.md the state and the arithmetic behind them.
 #ifndef HEADRACE_COMMON_QUOTA_QUOTA_H_
 #define HEADRACE_COMMON_QUOTA_QUOTA_H_
 
@@ -23,8 +23,10 @@ enum class Dimension : uint8_t {
   kInputTokens,
   kOutputTokens,
   kInFlight,
+  kRequestsPerDay,  // costs what kRequests costs; nobody has to say so
+  kTokensPerDay,    // costs what kTokens costs
 };
-inline constexpr size_t kDimensionCount = 5;
+inline constexpr size_t kDimensionCount = 7;
 absl::string_view DimensionName(Dimension dimension);  // "requests/min", "in flight", ...
 
 // One number per dimension. A dimension that the pool does not limit is ignored.
@@ -33,15 +35,28 @@ using Costs = std::array<int64_t, kDimensionCount>;
 // How the provider meters a dimension.
 enum class Mechanics : uint8_t {
   kBucket,  // continuous: GCRA with debt
+  kWindow,  // a counter that starts anew each `window`, at a time that we do not know: paced like a
+            // bucket, and never more than its share in any such time
   kGauge,   // a number of slots, each held from admission to settlement
+  kDay,     // a budget of any 24 hours, not paced
 };
 
 struct DimensionSpec {
   Dimension dimension = Dimension::kRequests;
   Mechanics mechanics = Mechanics::kBucket;
   int64_t limit = 0;                               // units per period, or slots; > 0
-  absl::Duration period = absl::Minutes(1);        // of a bucket
-  absl::Duration burst = absl::Milliseconds(250);  // credit that a bucket may save up
+  absl::Duration period = absl::Minutes(1);        // that `limit` is stated for
+  absl::Duration burst = absl::Milliseconds(250);  // credit that pacing may save up
+  // kWindow: what the provider counts over, at most `period`: a minute, or the cells of 1 s or 10 s
+  // in which it enforces a limit per minute. One cell takes limit * window / period; a request that
+  // is larger than that goes alone.
+  absl::Duration window = absl::Minutes(1);
+  // kWindow: by how much the way to the provider may be slower for one request than for another.
+  absl::Duration guard = absl::Milliseconds(250);
+  // A provider that limits how fast traffic may grow: this much of the limit is free at once, the
+  // rest opens by `ramp_growth` per minute, of what is open, while it is used. 0: no such rule.
+  int64_t ramp_start = 0;
+  double ramp_growth = 0.027;  // OpenAI: at most 50 % more per 15 minutes, 1.5^(1/15)
 };
 
 struct PoolSpec {
@@ -54,7 +69,8 @@ struct PoolSpec {
 };
 
 // InvalidArgument, naming pool and dimension, unless every number is in its range: limits in
-// [1, 10^12], periods in [1 s, 31 days], bursts in [0, period], no dimension twice.
+// [1, 10^12], periods in [1 s, 31 days], bursts in [0, period], windows in [1 s, 1 h] and within
+// the period, guards in [0, window], ramps of 0.1 % to 100 % a minute; no dimension twice.
 absl::Status ValidatePool(const PoolSpec& spec);
 
 // Unique among all attempts of all workers for ever: makes reserve and settle idempotent.

@@ -18,11 +18,22 @@ class GrowingShare {
   int64_t value() const { return value_; }
 
   void Grow(int64_t now_us) {
-    if (value_ == kFullShare) return;
+    if (value_ >= ceiling_) return;
     const int64_t grown = std::max<int64_t>(0, now_us - grown_at_us_) * per_minute_ / kMinuteUs;
     if (grown == 0) return;
-    value_ = std::min(kFullShare, value_ + grown);
+    value_ = std::min(ceiling_, value_ + grown);
     grown_at_us_ += grown * kMinuteUs / per_minute_;
+  }
+  // Grows no further than `ceiling` from now on: down to it at once, up to it in time. True if it
+  // changed.
+  bool SetCeiling(int64_t now_us, int64_t ceiling) {
+    ceiling = std::clamp(ceiling, kMinShare, kFullShare);
+    if (ceiling == ceiling_) return false;
+    Grow(now_us);
+    if (value_ >= std::min(ceiling, ceiling_)) grown_at_us_ = now_us;
+    ceiling_ = ceiling;
+    value_ = std::min(value_, ceiling_);
+    return true;
   }
   // To `factor`/kFullShare of what it is, once per congestion event: a report of an attempt that
   // was sent before the last cut says nothing new. True if it was cut.
@@ -39,7 +50,60 @@ class GrowingShare {
 
   int64_t per_minute_;
   int64_t value_ = kFullShare;
+  int64_t ceiling_ = kFullShare;
   int64_t grown_at_us_ = 0;
+  int64_t last_cut_us_ = -1;
+};
+
+// The share of a limit that is open to traffic that may only grow so fast: grows in proportion to
+// itself, and only while it is used.
+class Ramp {
+ public:
+  Ramp() = default;  // all open, for ever
+  Ramp(int64_t start, int64_t growth_basis_points)
+      : start_(std::clamp(start, kMinShare, kFullShare)),
+        growth_(growth_basis_points),
+        value_(start_) {}
+
+  bool exists() const { return growth_ > 0; }
+  int64_t value() const { return value_; }
+
+  void Begin(int64_t now_us) { grown_at_us_ = used_us_ = now_us; }
+  // `in_use`: what was charged has not been paid for yet.
+  void Grow(int64_t now_us, bool in_use) {
+    if (!exists()) return;
+    if (!in_use) {
+      if (now_us - used_us_ >= kIdleUs) value_ = start_;
+      grown_at_us_ = std::max(grown_at_us_, now_us);
+      return;
+    }
+    used_us_ = now_us;
+    while (value_ < kFullShare) {
+      const int64_t step_us = kMinuteUs * 10'000 / (value_ * growth_);
+      if (now_us - grown_at_us_ < step_us) return;
+      grown_at_us_ += step_us;
+      ++value_;
+    }
+    grown_at_us_ = now_us;
+  }
+  // As GrowingShare::Cut().
+  bool Cut(int64_t now_us, int64_t sent_us, int64_t factor) {
+    if (sent_us <= last_cut_us_) return false;
+    value_ = std::max(kMinShare, value_ * factor / kFullShare);
+    grown_at_us_ = last_cut_us_ = now_us;
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kMinuteUs = 60'000'000;
+  // OpenAI looks at 15 minutes; after as long without traffic it grows from the start again.
+  static constexpr int64_t kIdleUs = 15 * kMinuteUs;
+
+  int64_t start_ = kFullShare;
+  int64_t growth_ = 0;  // a minute, in 1/10,000
+  int64_t value_ = kFullShare;
+  int64_t grown_at_us_ = 0;
+  int64_t used_us_ = 0;
   int64_t last_cut_us_ = -1;
 };
 

@@ -1,5 +1,6 @@
 // The attempts of one worker that wait for a pool: first come, first served within a flow, and
-// start-time fair queueing between flows.
+// start-time fair queueing between flows. The store shares by
+// job and model; this order only has to be near what it will admit.
 #ifndef HEADRACE_COMMON_QUOTA_WAITING_LINE_H_
 #define HEADRACE_COMMON_QUOTA_WAITING_LINE_H_
 
@@ -35,6 +36,7 @@ struct WaitingAttempt : ListNode<WaitingAttempt> {
   bool again = false;           // which of its two lists
   size_t asking_index = 0;      // kAsking
   MonoTime at;                  // the booked send time
+  Costs expected{};             // of the answer
   uint64_t epoch = 0;           // of the pool, when it was booked
   int late_count = 0;           // times that it was booked anew for being late
   Timer timer;
@@ -44,12 +46,24 @@ struct WaitingAttempt : ListNode<WaitingAttempt> {
   std::string text;
 };
 
+// The models of a job divide its weight while they wait.
+struct WaitingJob {
+  int64_t weight_milli = 1000;
+  int64_t models_milli = 0;  // of its flows that are not empty, together
+  int64_t flows = 0;
+};
+
 struct WaitingFlow {
+  int64_t share_milli() const {
+    return std::max<int64_t>(
+        1, job->weight_milli * weight_milli / std::max(weight_milli, job->models_milli));
+  }
   bool empty() const { return again.empty() && fresh.empty(); }
 
   int64_t virtual_time = 0;
-  int64_t weight_milli = 1000;
-  List<WaitingAttempt> again;  // were booked before; ahead of the others
+  WaitingJob* job = nullptr;
+  int64_t weight_milli = 1000;  // of the model; changes only while the flow is empty
+  List<WaitingAttempt> again;   // were booked before; ahead of the others
   List<WaitingAttempt> fresh;
   size_t active_index = 0;  // in WaitingLine::active_, while not empty
 
@@ -84,6 +98,7 @@ class WaitingLine {
   void Sweep();
 
   absl::node_hash_map<FlowKey, WaitingFlow> flows_;
+  absl::node_hash_map<uint64_t, WaitingJob> jobs_;
   std::vector<WaitingFlow*> active_;
   int64_t size_ = 0;
   int64_t virtual_time_ = 0;  // the largest start of what was served
@@ -103,7 +118,7 @@ void WaitingLine::PickBatch(size_t count, std::vector<WaitingAttempt*>* batch, P
     WaitingAttempt* attempt = flow->cursor;
     batch->push_back(attempt);
     flow->tag +=
-        std::max<int64_t>(1, VirtualTime(pool_us(attempt->request.costs), flow->weight_milli));
+        std::max<int64_t>(1, VirtualTime(pool_us(attempt->request.costs), flow->share_milli()));
     const bool was_again = attempt->again;
     flow->cursor = (was_again ? flow->again : flow->fresh).Next(attempt);
     if (flow->cursor == nullptr && was_again) flow->cursor = flow->fresh.front();

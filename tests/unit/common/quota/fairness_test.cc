@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/base/random.h"
@@ -21,6 +23,9 @@ struct Job {
   int64_t tokens = 100;
   bool slow = false;  // through the second worker
   absl::Duration hold = absl::ZeroDuration();
+  std::optional<uint64_t> id{};  // the same for the models of one job; each is a job by default
+  uint32_t model = 0;
+  double model_weight = 1;
 };
 
 struct Service {
@@ -36,7 +41,9 @@ Task<void> Keep(Worker* worker, const Job* job, size_t index, StopToken stop,
   }
   Admission* admission = job->slow ? &worker->slow_admission : &worker->admission;
   while (true) {
-    Ticket ticket = co_await admission->Admit(index, 0, job->weight, Tokens(job->tokens), stop);
+    Ticket ticket =
+        co_await admission->Admit(job->id.value_or(index), job->model, job->model_weight,
+                                  Tokens(job->tokens), stop, job->weight);
     if (ticket.kind != Ticket::Kind::kAdmitted) co_return;
     served->push_back(Service{worker->Seconds(worker->reactor.Now()), index, job->tokens});
     if (job->hold > absl::ZeroDuration()) {
@@ -116,6 +123,33 @@ TEST(Fairness, JobsOfTwoWorkersShareByWeight) {
     EXPECT_NEAR(tokens[0] + tokens[1], 50'000, 700);
     EXPECT_NEAR(tokens[1] / tokens[0], 2, 0.15);
   }
+}
+
+TEST(Fairness, AJobWithManyModelsHasNoMoreThanAJobWithOne) {
+  for (const bool second_worker : {false, true}) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(testing::Message() << seed << (second_worker ? ", two workers" : ""));
+      const std::vector<Job> jobs = {{.waiters = 60, .id = 7},
+                                     {.waiters = 60, .id = 7, .model = 1, .model_weight = 3},
+                                     {.waiters = 60, .slow = second_worker, .id = 8}};
+      const auto served = Compete(Pool({PerMinute(Dimension::kTokens, 60'000)}), jobs, 60, seed);
+      const std::vector<double> tokens = ServedIn(served, 3, 5, 55);
+      EXPECT_NEAR(tokens[0] + tokens[1] + tokens[2], 50'000, 700);
+      EXPECT_NEAR(tokens[2], 25'000, 900);
+      EXPECT_NEAR(tokens[1] / tokens[0], 3, 0.3);
+    }
+  }
+}
+
+TEST(Fairness, WhatOneModelOfAJobLeavesGoesToItsOtherModels) {
+  // Half of the pool stays the job's, whichever of its models waits.
+  const std::vector<Job> jobs = {{.until = 30, .waiters = 50, .id = 7},
+                                 {.waiters = 50, .id = 7, .model = 1},
+                                 {.waiters = 50, .id = 8}};
+  const auto served = Compete(Pool({PerMinute(Dimension::kTokens, 60'000)}), jobs, 80, 1);
+  const std::vector<double> tokens = ServedIn(served, 3, 35, 75);
+  EXPECT_NEAR(tokens[1], 20'000, 500);
+  EXPECT_NEAR(tokens[2], 20'000, 500);
 }
 
 TEST(Fairness, ALoneJobGetsEverything) {

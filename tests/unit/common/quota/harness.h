@@ -41,24 +41,33 @@ inline PoolSpec Pool(std::vector<DimensionSpec> dimensions, double utilisation =
   return spec;
 }
 
-inline Costs Tokens(int64_t tokens) { return Costs{1, tokens, 0, 0, 1}; }
+inline Costs Tokens(int64_t tokens) { return Costs{1, tokens, 0, 0, 1, 0, 0}; }
 
-// One reactor, one pool "p", one worker.
+inline Task<void> PassTime(Reactor* reactor, absl::Duration time) {
+  co_await Sleep(reactor, time, StopToken());
+}
+
+// One reactor, one pool "p" that has saved up its burst, one worker.
 struct Worker {
   explicit Worker(PoolSpec spec, AdmissionOptions options = {}, uint64_t seed = 0,
                   bool shuffle = false)
       : reactor(seed, shuffle),
-        start(reactor.Now()),
         store(&reactor, {std::move(spec)}),
+        start(Warm(&reactor)),
         slow(&reactor, &store, absl::ZeroDuration()),
         admission(&reactor, &store, "p", 1, options),
         slow_admission(&reactor, &slow, "p", 2, options) {}
 
   double Seconds(MonoTime time) const { return absl::ToDoubleSeconds(time - start); }
 
+  static MonoTime Warm(VirtualReactor* reactor) {
+    reactor->Run(PassTime(reactor, absl::Minutes(2)));
+    return reactor->Now();
+  }
+
   VirtualReactor reactor;
-  const MonoTime start;
   MemoryPoolStore store;
+  const MonoTime start;
   SlowStore slow;
   Admission admission;       // asks the memory store
   Admission slow_admission;  // asks it through `slow`

@@ -19,6 +19,8 @@ constexpr absl::Duration kHorizon = absl::Seconds(2);
 MonoTime At(double seconds) {
   return MonoTime::FromNanos(static_cast<int64_t>(1e15) + static_cast<int64_t>(seconds * 1e9));
 }
+// So that a pool has saved up its burst when a test begins at 0.
+const MonoTime kLongAgo = At(-3600);
 double Seconds(MonoTime time) { return static_cast<double>(time.nanos() - 1e15) / 1e9; }
 
 ReserveRequest Request(uint64_t id, Costs costs, uint64_t job = 1) {
@@ -40,9 +42,10 @@ Penalty Rate(absl::Duration retry_after, MonoTime sent_at) {
 // Everything that admission depends on.
 std::vector<int64_t> StateOf(const PoolModel& model, MonoTime now) {
   std::vector<int64_t> state;
-  for (const Bucket& bucket : model.buckets()) {
-    state.push_back(bucket.tat_us());
-    state.push_back(bucket.tat_ticks());
+  for (const RateLimit& limit : model.limits()) {
+    state.push_back(limit.bucket().tat_us());
+    state.push_back(limit.bucket().tat_ticks());
+    if (limit.windowed()) state.push_back(limit.ring().Used(now.nanos() / 1000));
   }
   for (const int64_t charged : model.Snapshot(now).charged_last_minute) state.push_back(charged);
   state.push_back(model.open());
@@ -51,7 +54,7 @@ std::vector<int64_t> StateOf(const PoolModel& model, MonoTime now) {
 
 TEST(PoolModel, ARequestLargerThanTheBurstIsAdmittedAndDelaysTheNext) {
   // cases.md F2: a limit of 60,000 a minute cut into slices of 1,000 never admits 1,500.
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   const ReserveAnswer first = model.Reserve(At(0), Request(1, Tokens(1500)), kHorizon);
   EXPECT_EQ(first.kind, Kind::kSendAt);
   EXPECT_EQ(first.at, At(0));
@@ -62,13 +65,13 @@ TEST(PoolModel, ARequestLargerThanTheBurstIsAdmittedAndDelaysTheNext) {
 }
 
 TEST(PoolModel, TheWholeLimitInOneRequestFitsAndOneMoreNeverDoes) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   EXPECT_EQ(model.Reserve(At(0), Request(1, Tokens(60'001)), kHorizon).kind, Kind::kNeverFits);
   EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(60'000)), kHorizon).kind, Kind::kSendAt);
 }
 
 TEST(PoolModel, BeyondTheHorizonNothingIsTakenAndTheTimeToAskAgainIsSaid) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(10'000)), kHorizon);
   const std::vector<int64_t> before = StateOf(model, At(0));
   const ReserveAnswer answer = model.Reserve(At(0), Request(2, Tokens(1)), kHorizon);
@@ -82,8 +85,9 @@ TEST(PoolModel, BeyondTheHorizonNothingIsTakenAndTheTimeToAskAgainIsSaid) {
 TEST(PoolModel, ARefusalByOneLimitLeavesTheOthersUntouched) {
   // cases.md F13: what was admitted on limit 1 and refused by limit 2 must not be rolled back from
   // an old snapshot.
-  PoolModel model(Pool(
-      {PerMinute(Dimension::kRequests, 6000), PerMinute(Dimension::kTokens, 60'000), Slots(2)}));
+  PoolModel model(Pool({PerMinute(Dimension::kRequests, 6000),
+                        PerMinute(Dimension::kTokens, 60'000), Slots(2)}),
+                  kLongAgo);
   EXPECT_EQ(model.Reserve(At(0), Request(1, Tokens(100)), kHorizon).kind, Kind::kSendAt);
   EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(100)), kHorizon).kind, Kind::kSendAt);
   const std::vector<int64_t> before = StateOf(model, At(0));
@@ -100,7 +104,8 @@ TEST(PoolModel, RequestTokenInputOutputAndSlotLimitsAreKeptApart) {
   // cases.md F12: an output-token limit that is not modelled.
   PoolModel model(
       Pool({PerMinute(Dimension::kRequests, 60'000), PerMinute(Dimension::kInputTokens, 1'000'000),
-            PerMinute(Dimension::kOutputTokens, 80'000)}));
+            PerMinute(Dimension::kOutputTokens, 80'000)}),
+      kLongAgo);
   const Costs costs = {1, 1200, 200, 1000, 1};
   model.Reserve(At(0), Request(1, costs), kHorizon);
   const ReserveAnswer second = model.Reserve(At(0), Request(2, costs), kHorizon);
@@ -113,7 +118,8 @@ TEST(PoolModel, RequestTokenInputOutputAndSlotLimitsAreKeptApart) {
 TEST(PoolModel, ABookingOfTheBindingLimitDoesNotPileUpOnAnother) {
   // Large requests are booked ahead by tokens; small ones behind them must still respect requests.
   PoolModel model(
-      Pool({PerMinute(Dimension::kRequests, 600), PerMinute(Dimension::kTokens, 60'000)}));
+      Pool({PerMinute(Dimension::kRequests, 600), PerMinute(Dimension::kTokens, 60'000)}),
+      kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(2000)), kHorizon);
   std::vector<double> at;
   for (uint64_t id = 2; id < 8; ++id) {
@@ -129,7 +135,8 @@ TEST(PoolModel, ABookingOfTheBindingLimitDoesNotPileUpOnAnother) {
 
 TEST(PoolModel, NotSentRefundsExactly) {
   PoolModel model(
-      Pool({PerMinute(Dimension::kRequests, 997), PerMinute(Dimension::kTokens, 777'777)}, 0.995));
+      Pool({PerMinute(Dimension::kRequests, 997), PerMinute(Dimension::kTokens, 777'777)}, 0.995),
+      kLongAgo);
   for (uint64_t id = 1; id <= 20; ++id) {
     model.Reserve(At(0), Request(id, Tokens(1000 + static_cast<int64_t>(id))), kHorizon);
   }
@@ -148,7 +155,7 @@ TEST(PoolModel, NotSentRefundsExactly) {
 }
 
 TEST(PoolModel, AWithdrawnBookingLeavesNoGapInFrontOfTheNext) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(1000)), kHorizon);
   model.Reserve(At(0), Request(2, Tokens(1000)), kHorizon);
   EXPECT_EQ(model.Reserve(At(0), Request(3, Tokens(1000)), kHorizon).at, At(1.75));
@@ -159,7 +166,7 @@ TEST(PoolModel, AWithdrawnBookingLeavesNoGapInFrontOfTheNext) {
 
 TEST(PoolModel, WhatASettlementGivesBackIsUsedBehindTheBookedSends) {
   // In front of them it would double the rate until the last of them is out.
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(1500)), kHorizon);
   EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(600)), kHorizon).at, At(1.25));
   model.Settle(At(0.1), ReservationId(1), Settlement::kCharged, Tokens(1000));
@@ -175,8 +182,8 @@ TEST(PoolModel, ReserveAndSettleAreIdempotent) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    PoolModel once(Pool({PerMinute(Dimension::kTokens, 600'000), Slots(50)}));
-    PoolModel often(Pool({PerMinute(Dimension::kTokens, 600'000), Slots(50)}));
+    PoolModel once(Pool({PerMinute(Dimension::kTokens, 600'000), Slots(50)}), kLongAgo);
+    PoolModel often(Pool({PerMinute(Dimension::kTokens, 600'000), Slots(50)}), kLongAgo);
     std::vector<uint64_t> sent;
     double now = 0;
     for (uint64_t id = 1; id <= 500; ++id) {
@@ -205,7 +212,7 @@ TEST(PoolModel, ReserveAndSettleAreIdempotent) {
 }
 
 TEST(PoolModel, ACancellationThatOvertakesItsQuestionWins) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   model.Settle(At(0), ReservationId(7), Settlement::kNotSent, Costs{});
   model.Reserve(At(0), Request(7, Tokens(5000)), kHorizon);
   EXPECT_EQ(model.open(), 0);
@@ -216,8 +223,8 @@ TEST(PoolModel, SettlementConservesWhatActualCostsKnownInAdvanceWouldHaveCharged
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    PoolModel estimated(Pool({PerMinute(Dimension::kTokens, 777'777)}, 0.995));
-    PoolModel known(Pool({PerMinute(Dimension::kTokens, 777'777)}, 0.995));
+    PoolModel estimated(Pool({PerMinute(Dimension::kTokens, 777'777)}, 0.995), kLongAgo);
+    PoolModel known(Pool({PerMinute(Dimension::kTokens, 777'777)}, 0.995), kLongAgo);
     // Backlogged: a debt of ten seconds stands in front, so that no credit is ever floored.
     const Costs debt = Tokens(130'000);
     estimated.Reserve(At(0), Request(1, debt), absl::Seconds(60));
@@ -232,8 +239,8 @@ TEST(PoolModel, SettlementConservesWhatActualCostsKnownInAdvanceWouldHaveCharged
     for (uint64_t id = 2; id < 40; ++id) {
       estimated.Settle(At(0), ReservationId(id), Settlement::kCharged, actual[id - 2]);
     }
-    EXPECT_EQ(estimated.buckets()[0].tat_us(), known.buckets()[0].tat_us());
-    EXPECT_EQ(estimated.buckets()[0].tat_ticks(), known.buckets()[0].tat_ticks());
+    EXPECT_EQ(estimated.limits()[0].bucket().tat_us(), known.limits()[0].bucket().tat_us());
+    EXPECT_EQ(estimated.limits()[0].bucket().tat_ticks(), known.limits()[0].bucket().tat_ticks());
     EXPECT_EQ(estimated.Snapshot(At(0)).charged_last_minute,
               known.Snapshot(At(0)).charged_last_minute);
   }
@@ -241,28 +248,29 @@ TEST(PoolModel, SettlementConservesWhatActualCostsKnownInAdvanceWouldHaveCharged
 
 TEST(PoolModel, ARejectedAttemptKeepsItsRequestAndReleasesItsTokens) {
   PoolModel model(
-      Pool({PerMinute(Dimension::kRequests, 600), PerMinute(Dimension::kTokens, 60'000)}));
+      Pool({PerMinute(Dimension::kRequests, 600), PerMinute(Dimension::kTokens, 60'000)}),
+      kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(1000)), kHorizon);
   model.Settle(At(0), ReservationId(1), Settlement::kRejected, Costs{});
   const Costs charged = model.Snapshot(At(0)).charged_last_minute;
   EXPECT_EQ(charged[static_cast<size_t>(Dimension::kRequests)], 1);
   EXPECT_EQ(charged[static_cast<size_t>(Dimension::kTokens)], 0);
-  EXPECT_EQ(model.buckets()[0].tat_us(), At(0.1).nanos() / 1000);
-  EXPECT_EQ(model.buckets()[1].tat_us(), At(0).nanos() / 1000);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), At(0.1).nanos() / 1000);
+  EXPECT_EQ(model.limits()[1].bucket().tat_us(), At(0).nanos() / 1000);
 }
 
 TEST(PoolModel, AnAttemptOfUnknownFateStaysCharged) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000), Slots(1)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000), Slots(1)}), kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(1000)), kHorizon);
-  const int64_t tat_us = model.buckets()[0].tat_us();
+  const int64_t tat_us = model.limits()[0].bucket().tat_us();
   model.Settle(At(5), ReservationId(1), Settlement::kUnknown, Costs{});
-  EXPECT_EQ(model.buckets()[0].tat_us(), tat_us);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), tat_us);
   EXPECT_EQ(model.open(), 0);
 }
 
 TEST(PoolModel, AClockThatStepsBackOrLeapsGrantsNoMoreThanTheBurst) {
   // cases.md F9: an older time moves the last refill back, and the bucket is filled twice.
-  PoolModel model(Pool({PerMinute(Dimension::kRequests, 600)}));
+  PoolModel model(Pool({PerMinute(Dimension::kRequests, 600)}), kLongAgo);
   uint64_t id = 0;
   for (const double now : {0.0, -5.0, 3600.0, 3000.0, 0.0}) {
     int at_once = 0;
@@ -280,20 +288,20 @@ TEST(PoolModel, AClockThatStepsBackOrLeapsGrantsNoMoreThanTheBurst) {
 TEST(PoolModel, WhatNobodySettlesExpiresStaysChargedAndFreesItsSlot) {
   PoolSpec spec = Pool({PerMinute(Dimension::kTokens, 60'000), Slots(1)});
   spec.reservation_timeout = absl::Seconds(90);
-  PoolModel model(spec);
+  PoolModel model(spec, kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(1000)), kHorizon);
   EXPECT_EQ(model.Reserve(At(89), Request(2, Tokens(1)), kHorizon).kind, Kind::kRetryAt);
-  const int64_t tat_us = model.buckets()[0].tat_us();
+  const int64_t tat_us = model.limits()[0].bucket().tat_us();
   EXPECT_EQ(model.Reserve(At(90), Request(2, Tokens(0)), kHorizon).kind, Kind::kSendAt);
   EXPECT_EQ(model.Snapshot(At(90)).expired, 1);
-  EXPECT_GE(model.buckets()[0].tat_us(), tat_us);
+  EXPECT_GE(model.limits()[0].bucket().tat_us(), tat_us);
   // Too late: it is not refunded, and does not free another's slot.
   model.Settle(At(91), ReservationId(1), Settlement::kNotSent, Costs{});
   EXPECT_EQ(model.open(), 1);
 }
 
 TEST(PoolModel, AGateNeverShortensAndOpensWithoutABurst) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   EXPECT_TRUE(model.Penalize(At(10), Rate(absl::Seconds(5), At(9))));
   EXPECT_FALSE(model.Penalize(At(11), Rate(absl::Seconds(1), At(9))));
   const ReserveAnswer gated = model.Reserve(At(12), Request(1, Tokens(100)), kHorizon);
@@ -311,23 +319,23 @@ TEST(PoolModel, AGateNeverShortensAndOpensWithoutABurst) {
 }
 
 TEST(PoolModel, AGateTakesBackTheChargesOfBookedSendsOnce) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   for (uint64_t id = 1; id <= 4; ++id) model.Reserve(At(0), Request(id, Tokens(600)), kHorizon);
   // At 0.1 s the first is out; 2, 3 and 4 are booked at 0.35, 0.95 and 1.55 s.
   model.Penalize(At(0.1), Rate(absl::Seconds(5), At(0)));
-  EXPECT_EQ(model.buckets()[0].tat_us(), At(0.6).nanos() / 1000);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), At(0.6).nanos() / 1000);
   model.Settle(At(0.1), ReservationId(2), Settlement::kNotSent, Costs{});
-  EXPECT_EQ(model.buckets()[0].tat_us(), At(0.6).nanos() / 1000);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), At(0.6).nanos() / 1000);
   // One that was sent all the same is charged in full.
   model.Settle(At(0.2), ReservationId(3), Settlement::kCharged, Tokens(600));
-  EXPECT_EQ(model.buckets()[0].tat_us(), At(1.2).nanos() / 1000);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), At(1.2).nanos() / 1000);
   model.Settle(At(0.2), ReservationId(4), Settlement::kUnknown, Costs{});
-  EXPECT_EQ(model.buckets()[0].tat_us(), At(1.8).nanos() / 1000);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), At(1.8).nanos() / 1000);
   EXPECT_EQ(model.open(), 1);
 }
 
 TEST(PoolModel, OneCongestionEventCutsTheRateOnceAndItGrowsBack) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   Penalty ramp;
   ramp.kind = Penalty::Kind::kRamp;
   ramp.sent_at = At(0);
@@ -348,15 +356,15 @@ TEST(PoolModel, OneCongestionEventCutsTheRateOnceAndItGrowsBack) {
 }
 
 TEST(PoolModel, AnOverloadCutsWhatIsInFlightAndLeavesTheQuotaAlone) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 6'000'000), Slots(1000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 6'000'000), Slots(1000)}), kLongAgo);
   uint64_t id = 0;
   for (int i = 0; i < 100; ++i) model.Reserve(At(0), Request(++id, Tokens(1)), kHorizon);
-  const int64_t tat_us = model.buckets()[0].tat_us();
+  const int64_t tat_us = model.limits()[0].bucket().tat_us();
   Penalty overload;
   overload.kind = Penalty::Kind::kCapacity;
   overload.sent_at = At(0);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(model.Penalize(At(1), overload));
-  EXPECT_EQ(model.buckets()[0].tat_us(), tat_us);
+  EXPECT_EQ(model.limits()[0].bucket().tat_us(), tat_us);
   EXPECT_EQ(model.Snapshot(At(1)).rate_share, 1);
   for (uint64_t settled = 1; settled <= 31; ++settled) {
     model.Settle(At(1), ReservationId(settled), Settlement::kCharged, Tokens(1));
@@ -372,7 +380,8 @@ TEST(PoolModel, StrayFailuresCutNothing) {
   // One call in a hundred fails at any speed; cutting for each of them would end at the floor.
   for (const bool limited : {false, true}) {
     PoolModel model(limited ? Pool({PerMinute(Dimension::kTokens, 60'000'000), Slots(1000)})
-                            : Pool({Slots(1000)}));
+                            : Pool({Slots(1000)}),
+                    kLongAgo);
     Random random(1);
     double now = 0;
     for (uint64_t id = 1; id <= 50'000; ++id) {
@@ -394,7 +403,7 @@ TEST(PoolModel, StrayFailuresCutNothing) {
 }
 
 TEST(PoolModel, AStoppedAccountAnswersClosedWithTheReason) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   Penalty stop;
   stop.kind = Penalty::Kind::kStop;
   stop.text = "no credit left";
@@ -406,7 +415,7 @@ TEST(PoolModel, AStoppedAccountAnswersClosedWithTheReason) {
 }
 
 TEST(PoolModel, AChangeOfLimitsMintsNoCreditAndForgivesNoDebt) {
-  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+  PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
   model.Reserve(At(0), Request(1, Tokens(5000)), kHorizon);
   // A debt of 5,000 tokens: five seconds of the old rate, ten of the new one.
   model.Reconfigure(At(0), Pool({PerMinute(Dimension::kTokens, 30'000)}));
@@ -420,7 +429,7 @@ TEST(PoolModel, HoweverOftenLimitsChangeNoMoreThanTheLargestRateIsSent) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}));
+    PoolModel model(Pool({PerMinute(Dimension::kTokens, 60'000)}), kLongAgo);
     double now = 0;
     int64_t sent = 0;
     uint64_t id = 0;

@@ -38,6 +38,12 @@ class SlowStore final : public PoolStore {
   void Penalize(absl::string_view pool, const Penalty& penalty) override {
     store_->Penalize(pool, penalty);
   }
+  void Observe(absl::string_view pool, const Observation& observation) override {
+    store_->Observe(pool, observation);
+  }
+  Task<absl::Status> Reconfigure(PoolSpec spec) override {
+    return store_->Reconfigure(std::move(spec));
+  }
   PoolSnapshot Snapshot(absl::string_view pool) const override { return store_->Snapshot(pool); }
   PoolHint Hint(absl::string_view pool) const override { return store_->Hint(pool); }
   void Listen(absl::string_view pool, PoolListener* listener) override {
