@@ -34,7 +34,7 @@ struct LimitSpec {
   int64_t limit = 0;                         // units per minute, or slots for kGauge; > 0
   absl::Duration period = absl::Minutes(1);  // kWindow and kSliding: the width of the window
   int64_t capacity = 0;                      // kBucket: most units at once; 0: one minute's quota
-  absl::Duration offset;                     // kWindow: where windows start, in [0, period)
+  absl::Duration offset{};                   // kWindow: where windows start, in [0, period)
   double start = 0.1;                        // kRamp: share of the limit that is free at first
   double growth = 0.5;                       // kRamp: growth per minute while it is used
 };

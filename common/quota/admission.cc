@@ -11,8 +11,10 @@
 #include "common/async/scope.h"
 #include "common/async/wait.h"
 #include "common/base/log.h"
+#include "common/base/random.h"
 #include "common/quota/costs.h"
 #include "common/quota/model.h"
+#include "common/quota/observations.h"
 #include "common/quota/waiting_line.h"
 
 namespace headrace::quota {
@@ -25,6 +27,7 @@ constexpr int64_t kWakeStepNanos = 1'000'000;
 // keep it for ever.
 constexpr int kMaxLate = 3;
 constexpr int kMinBatch = 4;
+constexpr int kMostDry = 3;  // doublings of an eighth of the horizon
 // Questions to the store before everything else that is ready gets its turn.
 constexpr int kMaxAsksInARow = 16;
 
@@ -52,6 +55,7 @@ class Admission::Impl : private PoolListener {
         pool_(std::move(pool)),
         next_id_(uint64_t{id_prefix} << 32),
         options_(options),
+        random_(next_id_),
         wake_(reactor),
         scope_(reactor, StopToken()) {
     store_->Listen(pool_, this);
@@ -63,6 +67,10 @@ class Admission::Impl : private PoolListener {
                      double job_weight);
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty) { store_->Penalize(pool_, penalty); }
+  void Observe(const Observation& observation) {
+    const std::optional<Observation> told = observations_.Add(reactor_->Now(), observation);
+    if (told) store_->Observe(pool_, *told);
+  }
   Task<void> Shutdown();
 
   int64_t waiting() const { return line_.size() + booked_count_; }
@@ -96,6 +104,7 @@ class Admission::Impl : private PoolListener {
   void AskAt(MonoTime when);
   Task<void> Dispatch();
   Task<void> AskOnce();
+  absl::Duration ExtraWait();
   std::vector<ReserveRequest> MakeQuestion();
   bool HasFreeSlots() const;
   void HandleAnswer(WaitingAttempt* attempt, const ReserveAnswer& answer, MonoTime* retry_at);
@@ -105,6 +114,7 @@ class Admission::Impl : private PoolListener {
   const std::string pool_;
   uint64_t next_id_;
   const AdmissionOptions options_;
+  Random random_;  // of waits between workers; seeded by the prefix of the ids
 
   WaitingLine line_;
   // Of the question in flight: nullptr, where an attempt was stopped meanwhile, and the ids.
@@ -114,7 +124,9 @@ class Admission::Impl : private PoolListener {
   int64_t booked_count_ = 0;
   uint64_t epoch_ = 0;
   std::optional<Costs> limits_;
+  Observations observations_;
 
+  int dry_ = 0;                     // questions in a row that booked nothing
   int batch_ = options_.max_batch;  // follows how many are booked at a time
 
   int64_t rebooked_ = 0;
@@ -364,8 +376,18 @@ Task<void> Admission::Impl::AskOnce() {
     RecallBooked();
     OnPoolChanged();
   } else if (refused && ask_at_ == MonoTime() && !(booked > 0 && HasFreeSlots())) {
-    AskAt(retry_at);
+    dry_ = booked > 0 || store_->Hint(pool_).gate_until >= reactor_->Now() ? 0 : dry_ + 1;
+    AskAt(retry_at + ExtraWait());
   }
+}
+
+// Where many workers ask, what becomes free goes to the first, and the others have asked for
+// nothing: who got nothing asks less often, and not at the same time as the others. Everything is
+// booked up to the horizon then, so nothing idles for it.
+absl::Duration Admission::Impl::ExtraWait() {
+  if (dry_ == 0) return absl::ZeroDuration();
+  const absl::Duration most = options_.horizon / 8 * (1 << std::min(dry_, kMostDry));
+  return random_.Between(most / 2, most);
 }
 
 // Of a gauge. Then a refusal was for the sake of another flow, which may fill them at once.
@@ -461,6 +483,7 @@ void Admission::Settle(const Ticket& ticket, Settlement settlement, const Costs&
 }
 
 void Admission::Penalize(const Penalty& penalty) { impl_->Penalize(penalty); }
+void Admission::Observe(const Observation& observation) { impl_->Observe(observation); }
 int64_t Admission::waiting() const { return impl_->waiting(); }
 int64_t Admission::rebooked() const { return impl_->rebooked(); }
 int64_t Admission::asked() const { return impl_->asked(); }

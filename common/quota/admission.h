@@ -51,6 +51,9 @@ class Admission {
 
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty);
+  // What an answer said about one limit. Gathered, so that the pool is told at most once a second,
+  // unless the limit itself has changed.
+  void Observe(const Observation& observation);
 
   // Attempts that wait: asked for and not answered, or booked for a later time.
   int64_t waiting() const;

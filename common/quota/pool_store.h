@@ -74,6 +74,8 @@ struct Observation {
   std::optional<absl::Duration> reset{};  // from then until the provider's window ends
   int64_t expected = 0;                   // what `used` should have been: ReserveAnswer::used
   MonoTime sent_at{};                     // of that request
+  bool exact =
+      false;  // of a 429 that said its figures; `used` and `expected` are without the request
 };
 
 struct PoolSnapshot {
