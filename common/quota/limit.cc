@@ -20,7 +20,10 @@ int64_t ShareOf(int64_t part, int64_t whole) {
 }  // namespace
 
 RateLimit::RateLimit(const DimensionSpec& spec, double utilisation)
-    : paced_(spec.mechanics != Mechanics::kDay), bucket_(spec, utilisation), cap_(kCapGrowth) {
+    : paced_(spec.mechanics != Mechanics::kDay),
+      whole_limit_(spec.whole_limit),
+      bucket_(spec, utilisation),
+      cap_(kCapGrowth) {
   if (spec.mechanics == Mechanics::kDay) {
     ring_.emplace(spec.limit, absl::ToInt64Microseconds(kDay), 0);
   } else if (spec.mechanics == Mechanics::kWindow) {

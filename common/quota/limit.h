@@ -8,6 +8,7 @@
 #ifndef HEADRACE_COMMON_QUOTA_LIMIT_H_
 #define HEADRACE_COMMON_QUOTA_LIMIT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -30,6 +31,8 @@ class RateLimit {
   RateLimit(const DimensionSpec& spec, double utilisation);
 
   Dimension dimension() const { return bucket_.dimension(); }
+  // The largest cost that can ever be admitted.
+  int64_t largest() const { return std::max(whole_limit_, limit()); }
   int64_t limit() const { return bucket_.limit(); }
   bool paced() const { return paced_; }
   bool windowed() const { return ring_.has_value(); }
@@ -70,7 +73,8 @@ class RateLimit {
   int64_t Room() const;
 
   bool paced_;
-  Bucket bucket_;  // of a day: only its numbers
+  int64_t whole_limit_;  // 0: limit() is the whole one
+  Bucket bucket_;        // of a day: only its numbers
   std::optional<Ring> ring_;
   Ramp ramp_;
   GrowingShare cap_;  // of the limit, by the provider's own word

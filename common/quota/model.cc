@@ -171,12 +171,12 @@ std::optional<ReserveAnswer> PoolModel::AnswerAgain(const ReserveRequest& reques
 std::optional<ReserveAnswer> PoolModel::NeverFits(const Costs& costs) const {
   for (const RateLimit& limit : limits_) {
     const int64_t cost = costs[Index(limit.dimension())];
-    if (cost <= limit.limit()) continue;
+    if (cost <= limit.largest()) continue;
     return ReserveAnswer{
         .kind = ReserveAnswer::Kind::kNeverFits,
         .binding = limit.dimension(),
         .text = absl::StrCat("needs ", cost, " ", DimensionName(limit.dimension()),
-                             ", but the limit of pool ", name_, " is ", limit.limit())};
+                             ", but the limit of pool ", name_, " is ", limit.largest())};
   }
   return std::nullopt;
 }

@@ -45,6 +45,9 @@ struct DimensionSpec {
   Dimension dimension = Dimension::kRequests;
   Mechanics mechanics = Mechanics::kBucket;
   int64_t limit = 0;                               // units per period, or slots; > 0
+  // Of the provider, where `limit` is one worker's part of it: only what is larger than this never
+  // fits. 0: `limit` is all.
+  int64_t whole_limit = 0;
   absl::Duration period = absl::Minutes(1);        // that `limit` is stated for
   absl::Duration burst = absl::Milliseconds(250);  // credit that pacing may save up
   // kWindow: what the provider counts over, at most `period`: a minute, or the cells of 1 s or 10 s

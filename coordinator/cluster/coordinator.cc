@@ -141,6 +141,8 @@ void Coordinator::OnSessionOpen(WorkerSession* session, const v1::Hello& hello) 
   HR_LOG(kInfo) << "worker " << worker->name.id << " has joined"
                 << (hello.held().empty() ? ""
                                          : absl::StrCat(" with ", hello.held_size(), " batches"));
+  CountSharers();
+  SendSharers(session);
   for (JobRunner* job : jobs_) SendJob(session, *job);
   std::map<uint64_t, std::vector<v1::HeldBatch>> held;
   for (const v1::HeldBatch& batch : hello.held()) held[batch.job_id()].push_back(batch);
@@ -177,6 +179,7 @@ void Coordinator::OnBye(WorkerSession* session, const v1::Bye& bye) {
   HR_LOG(kInfo) << "worker " << worker->name.id << " has left: " << bye.reason();
   by_session_.erase(it);
   Forget(worker->key, /*left=*/true);
+  CountSharers();
 }
 
 void Coordinator::Forget(WorkerKey key, bool left) {
@@ -326,6 +329,26 @@ void Coordinator::Broadcast(const v1::CoordinatorMessage& message) {
   }
 }
 
+void Coordinator::SendSharers(WorkerSession* session) {
+  v1::CoordinatorMessage message;
+  message.mutable_sharers()->set_workers(sharers_);
+  session->Send(std::move(message));
+}
+
+void Coordinator::CountSharers() {
+  // A worker that is away starts no calls once its leases are over by its own clock.
+  const MonoTime silent = reactor_->Now() - options_.lease;
+  uint32_t sharers = 0;
+  for (const auto& [key, worker] : workers_) {
+    if (worker.session != nullptr || worker.last_heard >= silent) ++sharers;
+  }
+  if (sharers == sharers_) return;
+  sharers_ = sharers;
+  for (auto& [key, worker] : workers_) {
+    if (worker.session != nullptr) SendSharers(worker.session);
+  }
+}
+
 // ---------------------------------------------------------------------------------------------
 // Grants
 
@@ -416,6 +439,7 @@ void Coordinator::Tick() {
     if (worker.session == nullptr && worker.last_heard < long_ago) gone.push_back(key);
   }
   for (WorkerKey key : gone) Forget(key, /*left=*/false);
+  CountSharers();
 }
 
 Task<void> Coordinator::DismissWorkers(std::string reason, absl::Duration patience) {

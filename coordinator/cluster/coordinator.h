@@ -103,6 +103,9 @@ class Coordinator final : public JobCluster, private SessionHost {
   void SendJob(WorkerSession* session, const JobRunner& job);
   void SendJobDone(WorkerSession* session, uint64_t job);
   void SendLeave(WorkerSession* session);
+  void SendSharers(WorkerSession* session);
+  // Tells everybody when the number of workers that make calls has changed.
+  void CountSharers();
   ModelCredits CreditsOf(const WorkerSession& session, const JobRunner& job) const;
   JobRunner* FindJob(uint64_t id) const;
   Worker* FindWorker(WorkerKey key);
@@ -120,6 +123,7 @@ class Coordinator final : public JobCluster, private SessionHost {
   uint64_t next_session_ = 1;
   uint64_t next_worker_ = 1;
   WorkerKey last_served_;
+  uint32_t sharers_ = 0;  // as last told
   bool ticking_ = false;  // from the first job on
   bool pumping_ = false;
   bool pump_again_ = false;

@@ -120,9 +120,14 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
     for (const v1::PoolState& pool : beat.pools()) {
       if (pool.job_id() != runner.id()) continue;
       PoolSum& sum = pools[pool.pool()];
-      // Pools in memory are each worker's own; shared ones report the same numbers.
-      sum.tokens = std::max(sum.tokens, pool.tokens_last_minute());
-      sum.requests = std::max(sum.requests, pool.requests_last_minute());
+      // Pools in memory are each worker's part; of shared ones everybody tells the same numbers.
+      if (pool.shared()) {
+        sum.tokens = std::max(sum.tokens, pool.tokens_last_minute());
+        sum.requests = std::max(sum.requests, pool.requests_last_minute());
+      } else {
+        sum.tokens += pool.tokens_last_minute();
+        sum.requests += pool.requests_last_minute();
+      }
       sum.gated_ms = std::max(sum.gated_ms, pool.gated_ms());
       if (sum.limited_by.empty()) sum.limited_by = pool.limited_by();
     }

@@ -1,5 +1,6 @@
 #include "worker/session/real_environment.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -89,6 +90,21 @@ absl::StatusOr<std::unique_ptr<quota::PoolStore>> RealEnvironment::MakePools(
     specs.push_back(std::move(spec));
   }
   return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
+}
+
+std::vector<quota::PoolSpec> RealEnvironment::PoolsOfSharer(const v1::JobSpec& job,
+                                                            int64_t sharers) {
+  std::vector<quota::PoolSpec> specs;
+  for (const v1::PoolSpec& pool : job.pools()) {
+    quota::PoolSpec spec = ToPoolSpec(pool);
+    // Down to one call at a time: less would be a worker that never works.
+    for (quota::DimensionSpec& d : spec.dimensions) {
+      d.whole_limit = d.limit;
+      d.limit = std::max<int64_t>(d.limit / sharers, 1);
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
 }
 
 }  // namespace headrace

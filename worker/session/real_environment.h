@@ -24,6 +24,7 @@ class RealEnvironment final : public WorkerEnvironment {
   absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource& source) override;
   absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec& model) override;
   absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) override;
+  std::vector<quota::PoolSpec> PoolsOfSharer(const v1::JobSpec& job, int64_t sharers) override;
 
  private:
   Reactor* const reactor_;

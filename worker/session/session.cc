@@ -203,6 +203,9 @@ void Worker::OnMessage(Session* session, v1::CoordinatorMessage message) {
       session->want_dirty = true;
       WakeWriter();
       break;
+    case v1::CoordinatorMessage::kSharers:
+      OnSharers(message.sharers());
+      break;
     case v1::CoordinatorMessage::kGiveBack:
       OnGiveBack(message.give_back());
       break;
@@ -344,6 +347,7 @@ void Worker::AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const {
     v1::PoolState* state = beat->add_pools();
     state->set_job_id(job_id);
     state->set_pool(name);
+    state->set_shared(job.shared_pools);
     state->set_tokens_last_minute(
         snapshot.charged_last_minute[static_cast<size_t>(quota::Dimension::kTokens)]);
     state->set_requests_last_minute(

@@ -127,7 +127,28 @@ void Worker::OnJob(const v1::JobSpec& spec) {
     model->stopped = {key ? ErrorClass::kAuth : ErrorClass::kConfig, std::string(status.message())};
     model->drain.RequestStop({StopCode::kConfigStop, std::string(status.message())});
   }
+  added->shared_pools = environment_->PoolsOfSharer(spec, 1).empty();
+  if (sharers_ > 1) scope_.Spawn(SharePools(this, spec.job_id()));
   UpdateWants();
+}
+
+void Worker::OnSharers(const v1::Sharers& sharers) {
+  const int64_t workers = std::max<int64_t>(sharers.workers(), 1);
+  if (workers == sharers_) return;
+  sharers_ = workers;
+  for (const auto& [id, job] : jobs_) scope_.Spawn(SharePools(this, id));
+}
+
+Task<void> Worker::SharePools(Worker* self, uint64_t job_id) {
+  auto it = self->jobs_.find(job_id);
+  if (it == self->jobs_.end() || it->second->store == nullptr) co_return;
+  // In memory, so nothing here waits, and the job stays.
+  quota::PoolStore* const store = it->second->store.get();
+  for (quota::PoolSpec& spec :
+       self->environment_->PoolsOfSharer(it->second->spec, self->sharers_)) {
+    const absl::Status status = co_await store->Reconfigure(std::move(spec));
+    if (!status.ok()) HR_LOG(kError) << "a pool keeps its limits: " << status.message();
+  }
 }
 
 void Worker::SizeGate() {

@@ -46,6 +46,11 @@ class WorkerEnvironment {
   virtual absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource& source) = 0;
   virtual absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec& model) = 0;
   virtual absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) = 0;
+  // The pools of `job` as one of `sharers` workers may use them, where they are in this worker's
+  // memory; none where all workers share them by other means.
+  virtual std::vector<quota::PoolSpec> PoolsOfSharer(const v1::JobSpec& job, int64_t sharers) {
+    return {};
+  }
 };
 
 struct WorkerOptions {
@@ -127,6 +132,8 @@ class Worker {
   void OnCancel(const v1::Cancel& cancel);
   void OnRenew(const v1::Renew& renew);
   void OnGiveBack(const v1::GiveBack& give_back);
+  void OnSharers(const v1::Sharers& sharers);
+  static Task<void> SharePools(Worker* self, uint64_t job_id);
   absl::Status SetUpModel(Job* job, uint32_t index, ModelRuntime* m);
   absl::StatusOr<http::Engine*> ClientFor(const v1::ModelSpec& model);
   static Task<void> RunBatch(Worker* self, HeldBatch* batch);
@@ -153,6 +160,7 @@ class Worker {
   std::map<BatchKey, std::unique_ptr<HeldBatch>> batches_;
 
   int64_t finished_items_ = 0;
+  int64_t sharers_ = 1;  // workers among which pools in memory are divided
   Event outgoing_;
   Event budget_;       // set while results are within the unacked budget
   Event batch_ended_;  // set when a batch has ended; RetireJob waits for it

@@ -21,6 +21,7 @@ struct Worker::Job {
   std::vector<std::unique_ptr<ModelRuntime>> models;
   // Leases that came, so that a repeated grant is not run again: batch and epoch.
   std::set<std::pair<uint64_t, uint32_t>> seen;
+  bool shared_pools = false;  // with the other workers, by other means than dividing them
   bool draining = false;  // by the coordinator's word, for this session: no more items are wanted
   bool retiring = false;  // the job is over; it goes when its batches have ended
 };
