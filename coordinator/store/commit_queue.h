@@ -28,6 +28,7 @@ struct CommitRequest {
   std::optional<std::string> snapshot;  // written after everything submitted before it
   LogPosition snapshot_position;
   int64_t snapshot_file_bytes = 0;  // out
+  LogPosition end;                  // of everything submitted up to this request
   absl::Status status;              // out
   bool logs_failed = false;         // out: not only the snapshot; nothing will succeed any more
 

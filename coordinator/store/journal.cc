@@ -1,6 +1,8 @@
 #include "coordinator/store/journal.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
@@ -17,7 +19,9 @@ enum class RecordType : uint8_t {
   kBatchIds = 3,
   kStart = 4,
   kWorker = 5,
-  kLast = kWorker,
+  kDurable = 6,
+  kState = 7,
+  kLast = kState,
 };
 
 constexpr size_t kFrameHeaderBytes = 8;
@@ -59,6 +63,39 @@ bool HasGoodFrameAfter(absl::string_view bytes, Lsn last_lsn) {
     if (ReadFrame(bytes.substr(start)).has_value()) return true;
   }
   return false;
+}
+
+void AppendPosition(const LogPosition& position, std::string* payload) {
+  AppendU64(static_cast<uint64_t>(position.results_bytes), payload);
+  AppendU64(static_cast<uint64_t>(position.results_lines), payload);
+  AppendU64(static_cast<uint64_t>(position.errors_bytes), payload);
+  AppendU64(static_cast<uint64_t>(position.errors_lines), payload);
+}
+
+LogPosition ReadPosition(BinaryReader* reader) {
+  LogPosition position;
+  position.results_bytes = static_cast<int64_t>(reader->ReadU64());
+  position.results_lines = static_cast<int64_t>(reader->ReadU64());
+  position.errors_bytes = static_cast<int64_t>(reader->ReadU64());
+  position.errors_lines = static_cast<int64_t>(reader->ReadU64());
+  return position;
+}
+
+void AppendDeferred(const DeferredItem& item, std::string* payload) {
+  AppendU64(item.item.value(), payload);
+  AppendU8(static_cast<uint8_t>(item.error_class), payload);
+  AppendU32(item.passes, payload);
+  AppendU32(item.attempts, payload);
+}
+
+std::string EncodeRun(const RunRecord& record) {
+  std::string payload;
+  AppendText(record.run_id, &payload);
+  AppendText(record.identity.dataset_sha256, &payload);
+  AppendU64(static_cast<uint64_t>(record.identity.rows), &payload);
+  AppendU64(static_cast<uint64_t>(record.identity.models), &payload);
+  AppendText(record.identity.job_yaml, &payload);
+  return payload;
 }
 
 bool DecodeRun(absl::string_view payload, JournalContent* content) {
@@ -111,13 +148,35 @@ bool DecodeWorker(absl::string_view payload, JournalContent* content) {
   return true;
 }
 
+bool DecodeDurable(absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  content->durable = ReadPosition(&reader);
+  return reader.ok();
+}
+
+bool DecodeState(Lsn lsn, absl::string_view payload, JournalContent* content) {
+  BinaryReader reader(payload);
+  if (!DecodeRun(reader.ReadText(), content)) return false;
+  content->starts = static_cast<int64_t>(reader.ReadU64());
+  content->first_start = absl::FromUnixMicros(static_cast<int64_t>(reader.ReadU64()));
+  content->batch_ids = BatchId(reader.ReadU64());
+  content->durable = ReadPosition(&reader);
+  for (uint32_t left = reader.ReadU32(); left > 0 && reader.ok(); --left) {
+    std::string worker_id(reader.ReadText());
+    content->workers[std::move(worker_id)] = std::string(reader.ReadText());
+  }
+  return reader.ok() && DecodeDeferred(lsn, reader.ReadBytes(reader.left()), content);
+}
+
 absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
   for (BinaryReader reader(records); reader.left() > 0;) {
     const uint8_t type = reader.ReadU8();
     const Lsn lsn(reader.ReadU64());
     const absl::string_view payload = reader.ReadText();
     if (!reader.ok()) return absl::DataLossError("a record is longer than its frame");
-    if (lsn.value() != content->last_lsn.value() + 1) {
+    const bool starts_with_state =
+        type == static_cast<uint8_t>(RecordType::kState) && content->last_lsn == Lsn(0);
+    if (lsn.value() != content->last_lsn.value() + 1 && !starts_with_state) {
       return absl::DataLossError(
           absl::StrCat("record ", lsn.value(), " comes after record ", content->last_lsn.value()));
     }
@@ -139,6 +198,12 @@ absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
       case RecordType::kWorker:
         understood = DecodeWorker(payload, content);
         break;
+      case RecordType::kDurable:
+        understood = DecodeDurable(payload, content);
+        break;
+      case RecordType::kState:
+        understood = starts_with_state && DecodeState(lsn, payload, content);
+        break;
     }
     if (!understood) {
       return absl::DataLossError(absl::StrCat("record ", lsn.value(), " of type ", type,
@@ -151,24 +216,13 @@ absl::Status DecodeRecords(absl::string_view records, JournalContent* content) {
 }  // namespace
 
 void AppendRunRecord(Lsn lsn, const RunRecord& record, std::string* records) {
-  std::string payload;
-  AppendText(record.run_id, &payload);
-  AppendText(record.identity.dataset_sha256, &payload);
-  AppendU64(static_cast<uint64_t>(record.identity.rows), &payload);
-  AppendU64(static_cast<uint64_t>(record.identity.models), &payload);
-  AppendText(record.identity.job_yaml, &payload);
-  AppendRecord(RecordType::kRun, lsn, payload, records);
+  AppendRecord(RecordType::kRun, lsn, EncodeRun(record), records);
 }
 
 void AppendDeferredRecord(Lsn lsn, const std::vector<DeferredItem>& items, std::string* records) {
   std::string payload;
   payload.reserve(items.size() * kDeferredBytes);
-  for (const DeferredItem& item : items) {
-    AppendU64(item.item.value(), &payload);
-    AppendU8(static_cast<uint8_t>(item.error_class), &payload);
-    AppendU32(item.passes, &payload);
-    AppendU32(item.attempts, &payload);
-  }
+  for (const DeferredItem& item : items) AppendDeferred(item, &payload);
   AppendRecord(RecordType::kDeferred, lsn, payload, records);
 }
 
@@ -196,6 +250,12 @@ bool Apply(const WorkerRecord& record, PresentWorkers* workers) {
     workers->erase(it);
   }
   return true;
+}
+
+void AppendDurableRecord(Lsn lsn, const LogPosition& position, std::string* records) {
+  std::string payload;
+  AppendPosition(position, &payload);
+  AppendRecord(RecordType::kDurable, lsn, payload, records);
 }
 
 void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records) {
@@ -230,6 +290,34 @@ absl::StatusOr<JournalContent> ReadJournal(absl::string_view bytes) {
     content.valid_bytes += kFrameHeaderBytes + records->size();
   }
   return content;
+}
+
+std::string CompactJournal(const JournalContent& content) {
+  std::string payload;
+  AppendText(EncodeRun(content.run), &payload);
+  AppendU64(static_cast<uint64_t>(content.starts), &payload);
+  AppendU64(static_cast<uint64_t>(absl::ToUnixMicros(content.first_start)), &payload);
+  AppendU64(content.batch_ids.value(), &payload);
+  AppendPosition(content.durable, &payload);
+  AppendU32(static_cast<uint32_t>(content.workers.size()), &payload);
+  for (const auto& [worker_id, boot_nonce] : content.workers) {
+    AppendText(worker_id, &payload);
+    AppendText(boot_nonce, &payload);
+  }
+  // Of each item the last deferral counts, which sorts last.
+  std::vector<const DeferredItem*> deferred;
+  deferred.reserve(content.deferred.size());
+  for (const JournalContent::Deferred& one : content.deferred) deferred.push_back(&one.item);
+  std::sort(deferred.begin(), deferred.end(), [](const DeferredItem* a, const DeferredItem* b) {
+    return std::pair(a->item, a) < std::pair(b->item, b);
+  });
+  for (size_t i = 0; i < deferred.size(); ++i) {
+    if (i + 1 < deferred.size() && deferred[i + 1]->item == deferred[i]->item) continue;
+    AppendDeferred(*deferred[i], &payload);
+  }
+  std::string records;
+  AppendRecord(RecordType::kState, content.last_lsn, payload, &records);
+  return MakeJournalFrame(records);
 }
 
 }  // namespace headrace

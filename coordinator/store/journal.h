@@ -21,6 +21,17 @@ namespace headrace {
 // Log sequence number of a journal record: 1 for the first, without gaps.
 using Lsn = StrongId<struct LsnTag>;
 
+// A place in the order of submission, as the ends of all three files there.
+struct LogPosition {
+  int64_t results_bytes = 0;
+  int64_t results_lines = 0;
+  int64_t errors_bytes = 0;
+  int64_t errors_lines = 0;
+  Lsn lsn;  // of the last journal record before the place
+
+  int64_t log_bytes() const { return results_bytes + errors_bytes; }
+};
+
 // What makes a run directory different from every other one.
 struct RunRecord {
   std::string run_id;  // 16 random bytes
@@ -40,6 +51,9 @@ struct WorkerRecord {
   bool present = false;
 };
 void AppendWorkerRecord(Lsn lsn, const WorkerRecord& record, std::string* records);
+// The logs were durable up to `position` (its lsn is not written): one that is shorter has lost
+// acknowledged results.
+void AppendDurableRecord(Lsn lsn, const LogPosition& position, std::string* records);
 // The run directory was opened by a process that meant to write.
 void AppendStartRecord(Lsn lsn, absl::Time time, std::string* records);
 
@@ -63,6 +77,7 @@ struct JournalContent {
   std::vector<Deferred> deferred;
   BatchId batch_ids;  // the highest reserved, 0 without any
   PresentWorkers workers;
+  LogPosition durable;  // the furthest recorded; without its lsn
   int64_t starts = 0;
   absl::Time first_start;
   Lsn last_lsn;            // 0 when empty
@@ -72,6 +87,10 @@ struct JournalContent {
 // DataLoss when a damaged frame is followed by a good one, or a good frame holds what this build
 // does not understand; the message has the offset.
 absl::StatusOr<JournalContent> ReadJournal(absl::string_view bytes);
+
+// A journal of one record that says what all records of `content` say, without what later ones have
+// replaced. `content` has a run.
+std::string CompactJournal(const JournalContent& content);
 
 }  // namespace headrace
 

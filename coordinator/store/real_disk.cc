@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -101,11 +102,41 @@ class RealFile final : public File {
   const std::string path_;
 };
 
-std::string DescribeThisProcess() {
+std::string HostName() {
   char host[256] = "";
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  return absl::StrCat("pid ", getpid(), " on host ", host, " since ",
+  return host;
+}
+
+std::string DescribeThisProcess() {
+  return absl::StrCat("pid ", getpid(), " on host ", HostName(), " since ",
                       absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()));
+}
+
+// Whether process `pid` of this host is stopped by a signal: such a holder looks dead and is not.
+bool IsStopped(absl::string_view pid) {
+  const int fd = OpenFd(absl::StrCat("/proc/", pid, "/stat"), O_RDONLY);
+  if (fd < 0) return false;
+  char text[256];
+  const ssize_t got = read(fd, text, sizeof(text));
+  close(fd);
+  // "pid (name) state ...": the name may hold anything (proc(5)).
+  const absl::string_view stat(text, got > 0 ? static_cast<size_t>(got) : 0);
+  const size_t name_end = stat.rfind(')');
+  return name_end != absl::string_view::npos && name_end + 2 < stat.size() &&
+         stat[name_end + 2] == 'T';
+}
+
+// What the holder of a lock wrote about itself, and what can be done.
+std::string DescribeHolder(absl::string_view holder) {
+  absl::ConsumeSuffix(&holder, "\n");
+  if (holder.empty()) return "another process";
+  const std::vector<absl::string_view> words = absl::StrSplit(holder, ' ');
+  const bool is_here =
+      words.size() > 4 && words[0] == "pid" && words[3] == "host" && words[4] == HostName();
+  return absl::StrCat(holder, is_here && IsStopped(words[1])
+                                  ? ". It is stopped, but not dead: kill -CONT lets it go on"
+                                  : "");
 }
 
 class RealDisk final : public Disk {
@@ -179,9 +210,8 @@ class RealDisk final : public Disk {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("cannot lock ", path));
       const absl::StatusOr<std::string> holder = file->Read(0, kMaxHolderBytes);
-      return absl::FailedPreconditionError(absl::StrCat(
-          path, " is locked by ",
-          holder.ok() && !holder->empty() ? absl::StripSuffix(*holder, "\n") : "another process"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " is locked by ", DescribeHolder(holder.ok() ? *holder : "")));
     }
     HR_RETURN_IF_ERROR(file->Truncate(0));
     HR_RETURN_IF_ERROR(file->Append(absl::StrCat(DescribeThisProcess(), "\n")));

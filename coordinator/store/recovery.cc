@@ -42,6 +42,7 @@ absl::Status Recovery::Run(const RunIdentity& identity) {
   if (control_.has_run) {
     report_->resumed = true;
     HR_RETURN_IF_ERROR(CheckIdentity(identity));
+    HR_RETURN_IF_ERROR(CheckSizes(control_.durable));
     HR_RETURN_IF_ERROR(LoadSnapshot());
     HR_RETURN_IF_ERROR(TellControl());
     HR_RETURN_IF_ERROR(ScanLogs());
@@ -94,6 +95,22 @@ absl::Status Recovery::CheckIdentity(const RunIdentity& identity) {
       ". Undo the change to resume it, or choose another output directory"));
 }
 
+// What was acknowledged and is gone would be paid for again, so that is for a person to decide.
+absl::Status Recovery::CheckSizes(const LogPosition& durable) {
+  const auto check = [this](absl::string_view name, File* file, int64_t bytes, int64_t lines) {
+    HR_ASSIGN_OR_RETURN(const int64_t size, file->Size());
+    if (size >= bytes) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat(Path(name), " has lost acknowledged results: it has ", size, " bytes, but ",
+                     bytes, " bytes (", lines,
+                     " lines) were acknowledged. Nothing was changed. Restore the file from "
+                     "a copy, or choose another output directory to run every item again"));
+  };
+  HR_RETURN_IF_ERROR(
+      check(kResultsFile, results_.get(), durable.results_bytes, durable.results_lines));
+  return check(kErrorsFile, errors_.get(), durable.errors_bytes, durable.errors_lines);
+}
+
 absl::Status Recovery::LoadSnapshot() {
   HR_ASSIGN_OR_RETURN(const std::vector<std::string> names, run_->disk_->List(Path(kJournalDir)));
   for (const std::string& name : names) {
@@ -130,13 +147,15 @@ absl::StatusOr<std::optional<Snapshot>> Recovery::ReadSnapshot(const std::string
   if (status.ok() && snapshot->position.lsn > control_.last_lsn) {
     status = absl::DataLossError("the journal is shorter");
   }
+  // Only its own run's whole snapshot says anything about the logs.
+  if (status.ok()) HR_RETURN_IF_ERROR(CheckSizes(snapshot->position));
   const auto check_log = [&status](absl::string_view log, File* file, int64_t offset) {
     if (!status.ok() || offset == 0) return;
     const absl::StatusOr<std::string> end = file->Read(offset - 1, 1);
     if (!end.ok()) {
       status = end.status();
     } else if (*end != "\n") {
-      status = absl::DataLossError(absl::StrCat(log, " is shorter or was changed"));
+      status = absl::DataLossError(absl::StrCat(log, " was changed"));
     }
   };
   if (status.ok()) check_log(kResultsFile, results_.get(), snapshot->position.results_bytes);
@@ -159,19 +178,24 @@ absl::Status Recovery::TellControl() {
 }
 
 absl::Status Recovery::ScanLogs() {
+  const LogPosition& durable = control_.durable;
   HR_ASSIGN_OR_RETURN(results_tail_, ScanOne(kResultsFile, results_.get(), from_.results_bytes,
-                                             from_.results_lines));
-  HR_ASSIGN_OR_RETURN(errors_tail_,
-                      ScanOne(kErrorsFile, errors_.get(), from_.errors_bytes, from_.errors_lines));
+                                             from_.results_lines, durable.results_bytes));
+  HR_ASSIGN_OR_RETURN(errors_tail_, ScanOne(kErrorsFile, errors_.get(), from_.errors_bytes,
+                                            from_.errors_lines, durable.errors_bytes));
   return absl::OkStatus();
 }
 
 absl::StatusOr<LogTail> Recovery::ScanOne(absl::string_view name, File* file, int64_t offset,
-                                          int64_t lines) {
+                                          int64_t lines, int64_t durable_bytes) {
   absl::StatusOr<LogTail> tail = ScanLog(file, offset, lines, [this](const ResultLineKey& key) {
     visitor_->OnOutcome(key.item, key.error_class);
   });
   if (!tail.ok()) return Annotate(tail.status(), Path(name));
+  if (tail->torn_line > 0 && tail->keep_bytes < durable_bytes) {
+    return absl::DataLossError(absl::StrCat(Path(name), ": line ", tail->torn_line,
+                                            " is damaged, and it was acknowledged"));
+  }
   report_->scanned_bytes += tail->keep_bytes + tail->torn_bytes - offset;
   return tail;
 }
@@ -230,10 +254,14 @@ absl::Status Recovery::RecordStart(const RunIdentity& identity) {
   }
   const absl::Time now = absl::Now();
   AppendStartRecord(next_lsn(), now, &group.journal);
+  if (run_->recovered_end_.log_bytes() > 0) {
+    AppendDurableRecord(next_lsn(), run_->recovered_end_, &group.journal);
+  }
   report_->starts = control_.starts + 1;
   report_->first_start = control_.starts == 0 ? now : control_.first_start;
   Histogram ignored;
-  return run_->Commit(group, &ignored);
+  HR_RETURN_IF_ERROR(run_->Commit(group, &ignored));
+  return run_->MaybeCompactJournal();
 }
 
 absl::Status Recovery::Finish(const RunIdentity& identity) {
@@ -257,14 +285,15 @@ absl::Status Recovery::Finish(const RunIdentity& identity) {
   if (!job.ok() || *job != identity.job_yaml) {
     HR_RETURN_IF_ERROR(run_->disk_->WriteWhole(Path(kJobFile), identity.job_yaml));
   }
-  HR_RETURN_IF_ERROR(RecordStart(identity));
-  run_->run_id_ = control_.run.run_id;
-  run_->recovered_workers_ = std::move(control_.workers);
   run_->recovered_end_ = {.results_bytes = run_->results_->size(),
                           .results_lines = results_tail_.lines,
                           .errors_bytes = run_->errors_->size(),
                           .errors_lines = errors_tail_.lines,
                           .lsn = control_.last_lsn};
+  HR_RETURN_IF_ERROR(RecordStart(identity));
+  run_->recovered_end_.lsn = control_.last_lsn;
+  run_->run_id_ = control_.run.run_id;
+  run_->recovered_workers_ = std::move(control_.workers);
   report_->results = results_tail_.lines;
   report_->errors = errors_tail_.lines;
   return absl::OkStatus();

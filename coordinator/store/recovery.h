@@ -17,9 +17,9 @@
 
 namespace headrace {
 
-// Used once, on the stack. Steps: lock; journal; identity; newest good snapshot; deferrals after
-// it; log lines after it; cut what is torn. Nothing is changed before all of it could be read and
-// the identity is the same.
+// Used once, on the stack. Steps: lock; journal; identity; sizes of the logs; newest good snapshot;
+// deferrals after it; log lines after it; cut what is torn. Nothing is changed before all of it
+// could be read and the identity is the same.
 class Recovery {
  public:
   // All outlive the object.
@@ -32,12 +32,13 @@ class Recovery {
   absl::Status OpenFiles();
   absl::Status ReadControl();
   absl::Status CheckIdentity(const RunIdentity& identity);
+  absl::Status CheckSizes(const LogPosition& durable);
   absl::Status LoadSnapshot();
   absl::StatusOr<std::optional<Snapshot>> ReadSnapshot(const std::string& name);
   absl::Status TellControl();
   absl::Status ScanLogs();
-  absl::StatusOr<LogTail> ScanOne(absl::string_view name, File* file, int64_t offset,
-                                  int64_t lines);
+  absl::StatusOr<LogTail> ScanOne(absl::string_view name, File* file, int64_t offset, int64_t lines,
+                                  int64_t durable_bytes);
   absl::Status Repair(absl::string_view name, File* file, const LogTail& tail);
   absl::Status KeepTorn(const std::string& path, File* file, int64_t offset, int64_t size);
   absl::Status RemoveLeftovers();

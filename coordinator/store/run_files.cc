@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "coordinator/store/log_reader.h"
 #include "coordinator/store/recovery.h"
@@ -70,10 +71,11 @@ absl::Status AppendLog::Trim() {
 }
 
 absl::StatusOr<std::unique_ptr<RunFiles>> RunFiles::Open(const std::string& dir,
-                                                         const RunIdentity& identity, Disk* disk,
+                                                         const RunIdentity& identity,
+                                                         const RunStoreOptions& options, Disk* disk,
                                                          RecoveryVisitor* visitor,
                                                          RecoveryReport* report) {
-  std::unique_ptr<RunFiles> files(new RunFiles(dir, disk));
+  std::unique_ptr<RunFiles> files(new RunFiles(dir, options.journal_bytes, disk));
   HR_RETURN_IF_ERROR(Recovery(files.get(), visitor, report).Run(identity));
   return files;
 }
@@ -153,7 +155,49 @@ absl::StatusOr<int64_t> RunFiles::SaveSnapshot(std::string content, const LogPos
       absl::StrCat(dir_, "/", kJournalDir, "/", SnapshotFileName(number)), bytes));
   snapshots_.push_back(number);
   HR_RETURN_IF_ERROR(PruneSnapshots());
+  HR_RETURN_IF_ERROR(MaybeCompactJournal());
   return static_cast<int64_t>(bytes.size());
+}
+
+absl::Status RunFiles::MaybeCompactJournal() {
+  const absl::Status status = CompactJournalIfLarge();
+  if (!status.ok()) {
+    HR_LOG(kWarning) << dir_ << "/" << kJournalFile << " was not compacted: " << status.message();
+  }
+  return broken_;
+}
+
+// The journal of a run of weeks would grow with every worker that came and went, and is read whole
+// at each start.
+absl::Status RunFiles::CompactJournalIfLarge() {
+  if (journal_->size() < journal_limit_) return absl::OkStatus();
+  HR_ASSIGN_OR_RETURN(const std::string bytes, journal_->file()->Read(0, journal_->size()));
+  HR_ASSIGN_OR_RETURN(const JournalContent content, ReadJournal(bytes));
+  const std::string compact = CompactJournal(content);
+  const auto size = static_cast<int64_t>(compact.size());
+  journal_limit_ = std::max(journal_limit_, 2 * size);
+  return size < journal_->size() / 2 ? ReplaceJournal(compact) : absl::OkStatus();
+}
+
+absl::Status RunFiles::ReplaceJournal(absl::string_view content) {
+  const std::string path = absl::StrCat(dir_, "/", kJournalFile);
+  const std::string temp = absl::StrCat(path, Disk::kTempSuffix);
+  HR_RETURN_IF_ERROR(disk_->Remove(temp));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<File> file, disk_->OpenAppend(temp));
+  absl::Status status = file->Append(content);
+  if (status.ok()) status = file->DataSync();
+  if (status.ok()) status = disk_->Rename(temp, path);
+  if (!status.ok()) {
+    const absl::Status ignored = disk_->Remove(temp);  // the old journal goes on
+    return status;
+  }
+  // From here on the old journal is nobody's. A name that is not durable may come undone in a crash
+  // together with all records after it.
+  const int64_t reserve_bytes = journal_->reserve_bytes();
+  journal_ = std::make_unique<AppendLog>(std::move(file), static_cast<int64_t>(content.size()),
+                                         reserve_bytes);
+  broken_ = disk_->SyncDir(DirName(path));
+  return broken_;
 }
 
 absl::Status RunFiles::PruneSnapshots() {

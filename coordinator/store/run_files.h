@@ -51,6 +51,7 @@ class AppendLog {
   // Gives back what was reserved.
   absl::Status Trim();
   int64_t size() const { return size_; }
+  int64_t reserve_bytes() const { return reserve_bytes_; }
   int64_t unsynced_bytes() const { return unsynced_bytes_; }
   File* file() { return file_.get(); }
 
@@ -92,6 +93,7 @@ struct CommitGroup {
 //   lines
 //                                                               that were synced before it was
 //                                                               begun
+//   while the journal is compacted the old journal or the new   they say the same
 //   while old snapshots are        two or three snapshots       the newest good one counts
 //   removed
 //
@@ -107,7 +109,8 @@ class RunFiles {
  public:
   // Opens or makes the directory, takes its lock, recovers; errors as RunStore::Open().
   static absl::StatusOr<std::unique_ptr<RunFiles>> Open(const std::string& dir,
-                                                        const RunIdentity& identity, Disk* disk,
+                                                        const RunIdentity& identity,
+                                                        const RunStoreOptions& options, Disk* disk,
                                                         RecoveryVisitor* visitor,
                                                         RecoveryReport* report);
 
@@ -129,7 +132,8 @@ class RunFiles {
   void Fail(absl::Status error);
   const std::string& dir() const { return dir_; }
 
-  // Everything up to `position` has been committed. An error leaves the logs usable.
+  // Everything up to `position` has been committed. An error leaves the logs usable. Compacts the
+  // journal when it has grown enough.
   absl::StatusOr<int64_t> SaveSnapshot(std::string content, const LogPosition& position);
 
   // Gives back reserved space and the lock.
@@ -137,12 +141,17 @@ class RunFiles {
 
  private:
   friend class Recovery;
-  RunFiles(std::string dir, Disk* disk) : dir_(std::move(dir)), disk_(disk) {}
+  RunFiles(std::string dir, int64_t journal_bytes, Disk* disk)
+      : dir_(std::move(dir)), disk_(disk), journal_limit_(journal_bytes) {}
 
   absl::Status WriteGroup(const CommitGroup& group, Histogram* sync_us);
   absl::Status CutBack();
   absl::Status WriteLines(const std::string& lines, AppendLog* log, Histogram* sync_us);
   absl::Status PruneSnapshots();
+  // An error only when nothing can go on; otherwise the journal stays as it is, with a log line.
+  absl::Status MaybeCompactJournal();
+  absl::Status CompactJournalIfLarge();
+  absl::Status ReplaceJournal(absl::string_view content);
 
   const std::string dir_;
   Disk* const disk_;
@@ -156,6 +165,7 @@ class RunFiles {
   std::vector<uint64_t> snapshots_;  // numbers on disk, ascending
   int64_t snapshot_log_bytes_ = 0;
   int64_t snapshot_file_bytes_ = 0;
+  int64_t journal_limit_;  // a journal of this size is compacted
   bool disk_full_ = false;
   absl::Status broken_;
 };

@@ -26,6 +26,8 @@ class RunStoreImpl final : public RunStore {
         room_bytes_(reactor, static_cast<int64_t>(options.max_queued_bytes)),
         idle_(reactor),
         submitted_(files->recovered_end()),
+        durable_(submitted_),
+        recorded_log_bytes_(submitted_.log_bytes()),
         workers_(files->recovered_workers()),
         snapshot_log_bytes_(files->snapshot_log_bytes()),
         snapshot_file_bytes_(files->snapshot_file_bytes()),
@@ -73,6 +75,7 @@ class RunStoreImpl final : public RunStore {
     ticket.start = submitted_;
     ticket.request.urgent = true;
     AppendBatchIdsRecord(NextLsn(), up_to, &ticket.request.journal);
+    RecordDurable(&ticket.request.journal);
     co_return co_await Commit(&ticket);
   }
 
@@ -92,6 +95,7 @@ class RunStoreImpl final : public RunStore {
     ticket.start = submitted_;
     ticket.request.urgent = true;
     AppendWorkerRecord(NextLsn(), record, &ticket.request.journal);
+    RecordDurable(&ticket.request.journal);
     ++worker_records_under_way_;
     const absl::Status status = co_await Commit(&ticket);
     --worker_records_under_way_;
@@ -102,7 +106,7 @@ class RunStoreImpl final : public RunStore {
     const int64_t wanted_after =
         std::max(options_.snapshot_bytes, options_.log_per_snapshot * snapshot_file_bytes_);
     return !saving_snapshot_ && failure_.ok() &&
-           LogBytes(submitted_) - snapshot_log_bytes_ >= wanted_after;
+           submitted_.log_bytes() - snapshot_log_bytes_ >= wanted_after;
   }
 
   Task<absl::Status> SaveSnapshot(std::string snapshot) override {
@@ -112,13 +116,14 @@ class RunStoreImpl final : public RunStore {
     if (saving_snapshot_) co_return absl::FailedPreconditionError("a snapshot is under way");
     saving_snapshot_ = true;
     // Also after an error, so that a snapshot that cannot be written is not tried at once again.
-    snapshot_log_bytes_ = LogBytes(submitted_);
+    snapshot_log_bytes_ = submitted_.log_bytes();
     Ticket ticket(reactor_);
     ticket.start = submitted_;
     ticket.request.urgent = true;
     ticket.request.snapshot = std::move(snapshot);
     // Calls that have not ended may or may not be in the snapshot: recovery tells them again.
     ticket.request.snapshot_position = under_way_.empty() ? submitted_ : under_way_.front()->start;
+    RecordDurable(&ticket.request.journal);
     const absl::Status status = co_await Commit(&ticket);
     if (status.ok()) snapshot_file_bytes_ = ticket.request.snapshot_file_bytes;
     saving_snapshot_ = false;
@@ -141,7 +146,13 @@ class RunStoreImpl final : public RunStore {
       queue_->LimitWait();
       // No stop token: every call under way ends, by the writer or by its error.
       co_await idle_.Wait(StopToken());
-      const absl::Status status = queue_->Stop();
+      Ticket ticket(reactor_);
+      ticket.start = submitted_;
+      ticket.request.urgent = true;
+      RecordDurable(&ticket.request.journal);
+      absl::Status status;
+      if (!ticket.request.journal.empty()) status = co_await Commit(&ticket);
+      status.Update(queue_->Stop());
       close_status_ = failure_.ok() ? status : failure_;
     }
     co_return close_status_;
@@ -197,10 +208,6 @@ class RunStoreImpl final : public RunStore {
     return absl::FailedPreconditionError("the run store is closed");
   }
 
-  static int64_t LogBytes(const LogPosition& position) {
-    return position.results_bytes + position.errors_bytes;
-  }
-
   Lsn NextLsn() { return submitted_.lsn = Lsn(submitted_.lsn.value() + 1); }
 
   void CountLines(const std::vector<LogRecord>& records) {
@@ -216,10 +223,19 @@ class RunStoreImpl final : public RunStore {
     }
   }
 
+  // Adds to a request that is written to the journal anyway how much of the logs is durable, for
+  // the next start to know when something is missing.
+  void RecordDurable(std::string* journal) {
+    if (durable_.log_bytes() == recorded_log_bytes_ || !failure_.ok()) return;
+    recorded_log_bytes_ = durable_.log_bytes();
+    AppendDurableRecord(NextLsn(), durable_, journal);
+  }
+
   // Must be called in the step that took the ticket's place from submitted_.
   Task<absl::Status> Commit(Ticket* ticket) {
+    ticket->request.end = submitted_;
     under_way_.PushBack(ticket);
-    const int64_t bytes = LogBytes(submitted_) - LogBytes(ticket->start) +
+    const int64_t bytes = submitted_.log_bytes() - ticket->start.log_bytes() +
                           static_cast<int64_t>(ticket->request.journal.size());
     under_way_bytes_ += bytes;
     queue_->Submit(&ticket->request);
@@ -243,6 +259,7 @@ class RunStoreImpl final : public RunStore {
     for (CommitRequest* request : requests) {
       stats_.records += request->status.ok() ? static_cast<int64_t>(request->record_count) : 0;
       if (request->logs_failed && failure_.ok()) failure_ = request->status;
+      if (!request->logs_failed) durable_ = request->end;
       request->done.Set();
     }
     if (!failure_.ok()) failed_.RequestStop(StopCode::kPolicy);
@@ -261,8 +278,10 @@ class RunStoreImpl final : public RunStore {
   Semaphore room_bytes_;
   Event idle_;
   int calls_ = 0;
-  LogPosition submitted_;   // the end of what was submitted
-  List<Ticket> under_way_;  // in order of submission, until the caller hears of the end
+  LogPosition submitted_;       // the end of what was submitted
+  LogPosition durable_;         // the end of what is durable
+  int64_t recorded_log_bytes_;  // of the last durable record
+  List<Ticket> under_way_;      // in order of submission, until the caller hears of the end
   int64_t under_way_bytes_ = 0;
   std::optional<MonoTime> full_since_;  // while the disk is full
   PresentWorkers workers_;              // by the records that were submitted
@@ -285,7 +304,7 @@ absl::StatusOr<std::unique_ptr<RunStore>> RunStore::Open(const std::string& dir,
                                                          Reactor* reactor, RecoveryVisitor* visitor,
                                                          RecoveryReport* report) {
   absl::StatusOr<std::unique_ptr<RunFiles>> files =
-      RunFiles::Open(dir, identity, disk, visitor, report);
+      RunFiles::Open(dir, identity, options, disk, visitor, report);
   if (!files.ok()) return files.status();
   return std::make_unique<RunStoreImpl>(*std::move(files), options, reactor);
 }

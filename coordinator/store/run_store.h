@@ -87,6 +87,9 @@ struct RunStoreOptions {
   size_t max_queued_bytes = size_t{64} << 20;               // this many bytes
   int64_t snapshot_bytes = int64_t{64} << 20;  // a snapshot is wanted after this much log, and
   int64_t log_per_snapshot = 4;                // this many times the size of the last snapshot
+  int64_t journal_bytes = int64_t{1} << 20;    // the journal is compacted at a start and at a
+                                               // snapshot when it is larger, and twice as large as
+                                               // the last time
   // A full disk is waited out: tried again after the first time, then each time after the second,
   // and not longer than the last when the run is to end. Chosen, not measured.
   absl::Duration full_disk_first_retry = absl::Seconds(1);
@@ -109,7 +112,8 @@ class RunStore {
   // Creates or reopens the run directory, takes its lock, recovers, and starts the writer thread.
   //   FailedPrecondition  the identity differs (the message says what changed), or another process
   //                       holds the lock
-  //   DataLoss            a log is damaged before its end (the message names file and line)
+  //   DataLoss            a log is damaged before its end (the message names file and line), or is
+  //                       shorter than what was acknowledged (file, both sizes, and what to do)
   //   others              as the disk says
   // Blocking: call it before the reactor runs. `reactor` and `disk` outlive the store.
   static absl::StatusOr<std::unique_ptr<RunStore>> Open(const std::string& dir,

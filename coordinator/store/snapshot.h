@@ -13,15 +13,6 @@
 
 namespace headrace {
 
-// A place in the order of submission, as the ends of all three files there.
-struct LogPosition {
-  int64_t results_bytes = 0;
-  int64_t results_lines = 0;
-  int64_t errors_bytes = 0;
-  int64_t errors_lines = 0;
-  Lsn lsn;  // of the last journal record before the place
-};
-
 struct Snapshot {
   std::string run_id;  // of the journal it belongs to
   LogPosition position;

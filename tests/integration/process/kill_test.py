@@ -92,7 +92,7 @@ output: {{dir: {out}}}
         self.kill_and_restart("faults", {"503": 0.02, "truncated-stream": 0.05,
                                          "lost-after-accept": 0.05})
 
-    def test_a_torn_last_line_is_cut_and_its_item_runs_again(self):
+    def test_a_torn_last_line_is_cut_and_nothing_is_paid_again(self):
         self.rows(40)
         simulator = self.simulator()
         args = self.run_args("rows.jsonl", simulator.url, "torn")
@@ -100,11 +100,28 @@ output: {{dir: {out}}}
         log = self.path("torn/results.jsonl")
         with open(log, "r+b") as file:
             content = file.read()
-            file.truncate(len(content) - 10)
+            file.write(content[:100])  # what a crash leaves of a line that was not acknowledged
         ended = self.headrace(*args)
         self.assert_code(ended, 0)
         self.assert_each_item_once("torn", 40)
-        self.assertEqual(simulator.truth()["requests"], 41)
+        with open(log, "rb") as file:
+            self.assertEqual(file.read(), content)
+        self.assertEqual(simulator.truth()["requests"], 40)
+
+    def test_a_shortened_log_is_refused_and_nothing_is_paid_again(self):
+        self.rows(40)
+        simulator = self.simulator()
+        args = self.run_args("rows.jsonl", simulator.url, "short")
+        self.assert_code(self.headrace(*args), 0)
+        log = self.path("short/results.jsonl")
+        with open(log, "r+b") as file:
+            size = len(file.read())
+            file.truncate(size // 2)
+        ended = self.headrace(*args)
+        self.assertNotEqual(ended.code, 0, str(ended))
+        self.assertIn("results.jsonl has lost acknowledged results", ended.err)
+        self.assertIn(f"{size // 2} bytes, but {size} bytes (40 lines)", ended.err)
+        self.assertEqual(simulator.truth()["requests"], 40)
 
     def test_a_damaged_line_before_good_ones_is_refused_by_its_number(self):
         self.rows(40)

@@ -209,6 +209,7 @@ RunStoreOptions OptionsOf(Random* random) {
   RunStoreOptions options = InlineOptions();
   options.commit_records = 1 + random->Below(12);
   options.max_queued_records = 4 + random->Below(20);
+  options.journal_bytes = 200 + static_cast<int64_t>(random->Below(2000));
   return options;
 }
 

@@ -239,23 +239,6 @@ TEST_F(StoreFaultTest, ADamagedSnapshotIsReplacedByTheOneBeforeIt) {
   }
 }
 
-TEST_F(StoreFaultTest, ASnapshotOfLinesThatAreGoneIsNotUsedEvenWhenTheLogGrowsBack) {
-  Open();
-  ASSERT_EQ(Append(1), absl::OkStatus());
-  ASSERT_EQ(Append(2), absl::OkStatus());
-  ASSERT_EQ(RunCall(&reactor_, store()->SaveSnapshot("one two")), absl::OkStatus());
-  opened_.reset();
-  disk_.SetContent(kResults, Lines({1}));
-  Open();
-  ASSERT_EQ(open_status(), absl::OkStatus());
-  EXPECT_EQ(opened_->visitor.snapshot, "");
-  EXPECT_THAT(opened_->visitor.told, ElementsAre(1));
-  ASSERT_EQ(Append(3), absl::OkStatus());
-  Open();
-  EXPECT_EQ(opened_->visitor.snapshot, "");
-  EXPECT_THAT(opened_->visitor.told, ElementsAre(1, 3));
-}
-
 TEST_F(StoreFaultTest, ASnapshotOfAnotherRunIsNotUsed) {
   Open();
   ASSERT_EQ(RunCall(&reactor_, store()->SaveSnapshot("mine")), absl::OkStatus());
