@@ -29,10 +29,17 @@ void* MakeString(const redisReadTask* task, char* text, size_t size) {
   return reply;
 }
 
+// hiredis from 1.0 on has no limit of its own, and a reply is destroyed by recursion.
+bool IsTooDeep(const redisReadTask* task) {
+  int depth = 1;
+  for (; task->parent != nullptr && depth <= ReplyReader::kMaxDepth; task = task->parent) ++depth;
+  return depth > ReplyReader::kMaxDepth;
+}
+
 void* MakeArray(const redisReadTask* task, size_t count) {
   auto* elements = static_cast<size_t*>(task->privdata);
   // Null makes the reader fail, before anything of that size is allocated.
-  if (count > ReplyReader::kMaxReplyElements - *elements) return nullptr;
+  if (count > ReplyReader::kMaxReplyElements - *elements || IsTooDeep(task)) return nullptr;
   *elements += count;
   Reply* reply = Place(task);
   reply->type = Reply::Type::kArray;

@@ -27,6 +27,7 @@ class ReplyReader {
   // elements, and no script of ours returns a megabyte.
   static constexpr size_t kMaxReplyBytes = 16 << 20;
   static constexpr size_t kMaxReplyElements = 1 << 20;
+  static constexpr int kMaxDepth = 7;  // of arrays: what hiredis before 1.0 can read
 
   ReplyReader();
   ~ReplyReader();
@@ -36,7 +37,7 @@ class ReplyReader {
   // ResourceExhausted when a reply is too large to be taken in.
   absl::Status Feed(absl::string_view bytes);
   // The next reply; empty when more bytes are needed. InvalidArgument when the bytes are no RESP2,
-  // e.g. because the peer is no Redis; arrays nest at most 7 deep with hiredis before 1.0.
+  // e.g. because the peer is no Redis, or past a limit.
   absl::StatusOr<std::optional<Reply>> Next();
 
  private:

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/async/scope.h"
 #include "common/async/wait.h"
 #include "common/redis/client.h"
@@ -161,6 +162,28 @@ TEST_F(RedisFaults, ASlowServerIsWaitedFor) {
             co_await client->Run({"DEBUG", "SLEEP", "0.4"}, Within(reactor, kSoon));
         EXPECT_TRUE(slept.ok()) << slept.text;
         EXPECT_EQ(client->health().connects, 1);
+        co_await client->Stop();
+      },
+      &server);
+}
+
+// A debugger, a suspended machine, a long turn: the timers are due before the sockets are read.
+TEST_F(RedisFaults, APauseOfOurOwnProcessIsNotTakenForAStallOfTheServer) {
+  RedisServer server;
+  RunOnReactor(
+      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
+        auto client = StartClient(reactor, s->url(), Impatient());
+        co_await client->Run({"PING"}, Within(reactor, kSoon));
+        Outcome outcome;
+        TaskScope scope(reactor, StopToken());
+        scope.Spawn(RunInto(client.get(), {"PING"}, Within(reactor, kSoon), &outcome));
+        // Sent at the end of this turn.
+        co_await Yield(reactor);
+        co_await Yield(reactor);
+        absl::SleepFor(absl::Milliseconds(600));
+        co_await scope.Join();
+        EXPECT_TRUE(outcome.ok()) << outcome.text;
+        EXPECT_EQ(client->health().timeouts, 0);
         co_await client->Stop();
       },
       &server);

@@ -76,6 +76,17 @@ TEST(RedisProtocol, AHugeArrayIsRefusedBeforeMemoryIsTaken) {
   EXPECT_EQ(ReadAll("*2\r\n*1000000\r\n*1000000\r\n", 100), std::vector<std::string>{"error"});
 }
 
+TEST(RedisProtocol, ArraysNestSevenDeepAndNoDeeper) {
+  const auto nested = [](int depth) {
+    std::string bytes;
+    for (int i = 0; i < depth; ++i) bytes += "*1\r\n";
+    return bytes + ":1\r\n";
+  };
+  EXPECT_EQ(ReadAll(nested(7), 1000), std::vector<std::string>{"[[[[[[[1]]]]]]]"});
+  EXPECT_EQ(ReadAll(nested(8), 1000), std::vector<std::string>{"error"});
+  EXPECT_EQ(ReadAll(nested(100000), 1000), std::vector<std::string>{"error"});
+}
+
 TEST(RedisProtocol, AReplyLargerThanTheLimitIsRefusedWhileItComes) {
   ReplyReader reader;
   ASSERT_TRUE(reader.Feed("$500000000\r\n").ok());
