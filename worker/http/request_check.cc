@@ -1,5 +1,9 @@
 #include "worker/http/request_check.h"
 
+#include <array>
+#include <cstddef>
+#include <string_view>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -8,11 +12,19 @@
 namespace headrace::http {
 namespace {
 
+// What a method or header name may hold (RFC 9110 section 5.6.2); a table, because every call asks.
+constexpr std::array<bool, 256> kTokenBytes = [] {
+  std::array<bool, 256> token{};
+  for (int c = '0'; c <= '9'; ++c) token[c] = true;
+  for (int c = 'A'; c <= 'Z'; ++c) token[c] = token[c - 'A' + 'a'] = true;
+  for (const char c : std::string_view("!#$%&'*+-.^_`|~")) token[static_cast<size_t>(c)] = true;
+  return token;
+}();
+
 bool IsToken(absl::string_view text) {
   if (text.empty()) return false;
   for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
-    if (!absl::StrContains("!#$%&'*+-.^_`|~", c)) return false;
+    if (!kTokenBytes[static_cast<unsigned char>(c)]) return false;
   }
   return true;
 }
@@ -34,9 +46,12 @@ bool IsOrigin(absl::string_view path) {
 }
 
 bool IsSetByEngine(absl::string_view name) {
-  for (const char* own : {"host", "content-length", "connection", "transfer-encoding", "upgrade",
-                          "keep-alive", "proxy-connection", "expect", "te"}) {
-    if (absl::EqualsIgnoreCase(name, own)) return true;
+  static constexpr absl::string_view kOwn[] = {
+      "host",    "content-length", "connection",       "transfer-encoding",
+      "upgrade", "keep-alive",     "proxy-connection", "expect",
+      "te"};
+  for (const absl::string_view own : kOwn) {
+    if (name.size() == own.size() && absl::EqualsIgnoreCase(name, own)) return true;
   }
   return false;
 }
