@@ -110,7 +110,7 @@ Task<void> Caller(Engine* engine, Reactor* reactor, const Flags* flags, const Ur
     request.body = *body;
     request.timeouts.total = absl::Minutes(10);
     Counter counter(reactor, totals);
-    const CallResult result = co_await engine->Call(std::move(request), &counter, stop);
+    const CallResult result = co_await engine->Call(&request, &counter, stop);
     if (result.end == CallEnd::kComplete && result.status == 200) {
       ++totals->ok;
     } else if (result.end != CallEnd::kCancelled) {

@@ -167,9 +167,9 @@ class FakeProvider {
 class FakeEngine final : public http::Engine {
  public:
   explicit FakeEngine(FakeProvider* provider) : provider_(provider) {}
-  Task<http::CallResult> Call(http::Request request, http::Receiver* receiver,
+  Task<http::CallResult> Call(const http::Request* request, http::Receiver* receiver,
                               StopToken stop) override {
-    return provider_->Call(std::move(request), receiver, stop);
+    return provider_->Call(*request, receiver, stop);
   }
   http::EngineStats stats() const override { return {}; }
   Task<void> Shutdown() override { co_return; }

@@ -205,8 +205,7 @@ Task<void> ItemLoop::CallOnce(const Progress& progress, Attempt* attempt, StopTo
   ++model_->on_the_wire;
   gate_->peak_on_the_wire = std::max(gate_->peak_on_the_wire, ++gate_->on_the_wire);
   std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress.built);
-  http::Request request = progress.built.request;
-  attempt->result = co_await model_->client->Call(std::move(request), reader.get(), call);
+  attempt->result = co_await model_->client->Call(&progress.built.request, reader.get(), call);
   attempt->reply = reader->Finish(attempt->result);
   --gate_->on_the_wire;
   --model_->on_the_wire;

@@ -34,7 +34,7 @@ class AutoEngine final : public Engine {
         http11_(std::move(http11)),
         scope_(reactor, StopToken()) {}
 
-  Task<CallResult> Call(Request request, Receiver* receiver, StopToken stop) override;
+  Task<CallResult> Call(const Request* request, Receiver* receiver, StopToken stop) override;
   EngineStats stats() const override;
   Task<void> Shutdown() override;
 
@@ -99,20 +99,22 @@ Task<bool> AutoEngine::Choose(absl::Duration connect, StopToken stop, CallResult
   co_return false;
 }
 
-Task<CallResult> AutoEngine::Call(Request request, Receiver* receiver, StopToken stop) {
+Task<CallResult> AutoEngine::Call(const Request* request, Receiver* receiver, StopToken stop) {
   CallResult result;
   const MonoTime queued = reactor_->Now();
-  // nghttp2 sends what it is given, so the check is made before an engine is chosen.
-  const absl::Status valid = CheckRequest(request);
-  bool chosen = valid.ok() && chosen_ != nullptr;
-  if (!valid.ok()) {
-    result.detail = std::string(valid.message());
-  } else if (!chosen) {
-    chosen = co_await Choose(request.timeouts.connect, stop, &result);
+  bool chosen = chosen_ != nullptr;
+  if (!chosen) {
+    // The engines check for themselves; here, so that nobody connects for a request like that.
+    const absl::Status valid = CheckRequest(*request);
+    if (valid.ok()) {
+      chosen = co_await Choose(request->timeouts.connect, stop, &result);
+    } else {
+      result.detail = std::string(valid.message());
+    }
   }
   Engine* const engine = chosen_;
   if (chosen && engine != nullptr) {
-    result = co_await engine->Call(std::move(request), receiver, stop);
+    result = co_await engine->Call(request, receiver, stop);
     if (result.connection_error && chosen_ == engine) chosen_ = nullptr;
   } else {
     if (chosen) {

@@ -122,11 +122,10 @@ CurlEngine::CurlEngine(Reactor* reactor, CurlSettings settings)
 
 CurlEngine::~CurlEngine() { HR_CHECK(live_ == 0) << live_ << " calls outlive their engine"; }
 
-Task<CallResult> CurlEngine::Call(Request request, Receiver* receiver, StopToken stop) {
+Task<CallResult> CurlEngine::Call(const Request* request, Receiver* receiver, StopToken stop) {
   ++calls_;
   if (++live_ == 1) idle_.Reset();
-  CurlTransfer transfer(reactor_, &settings_, &connections_, std::move(request), receiver,
-                        reactor_->Now());
+  CurlTransfer transfer(reactor_, &settings_, &connections_, request, receiver, reactor_->Now());
   const absl::Status valid = CheckRequest(transfer.request());
   if (!valid.ok()) {
     transfer.Reject(CallEnd::kNotSent, TimerKind::kNone, valid.message());

@@ -17,12 +17,12 @@
 #include "common/async/stop.h"
 #include "common/async/task.h"
 #include "common/async/wait.h"
+#include "common/net/resolver.h"
 #include "worker/http/client.h"
 #include "worker/http/curl_connections.h"
 #include "worker/http/curl_shard.h"
 #include "worker/http/curl_transfer.h"
 #include "worker/http/http.h"
-#include "common/net/resolver.h"
 
 namespace headrace::http {
 
@@ -39,7 +39,7 @@ class CurlEngine final : public Engine {
                                                           std::string proxy = "");
   ~CurlEngine() override;
 
-  Task<CallResult> Call(Request request, Receiver* receiver, StopToken stop) override;
+  Task<CallResult> Call(const Request* request, Receiver* receiver, StopToken stop) override;
   EngineStats stats() const override;
   Task<void> Shutdown() override;
 

@@ -94,26 +94,27 @@ void CurlTransfer::SetOptions() {
 }
 
 void CurlTransfer::SetTimeouts() {
-  Set(easy_, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(request_.timeouts.connect + kBackstop));
-  if (request_.timeouts.total != absl::InfiniteDuration()) {
-    Set(easy_, CURLOPT_TIMEOUT_MS, Milliseconds(request_.timeouts.total + kBackstop));
+  Set(easy_, CURLOPT_CONNECTTIMEOUT_MS, Milliseconds(request_->timeouts.connect + kBackstop));
+  if (request_->timeouts.total != absl::InfiniteDuration()) {
+    Set(easy_, CURLOPT_TIMEOUT_MS, Milliseconds(request_->timeouts.total + kBackstop));
   }
 }
 
 void CurlTransfer::SetRequest() {
-  Set(easy_, CURLOPT_URL, absl::StrCat(settings_->base_url, request_.path).c_str());
+  Set(easy_, CURLOPT_URL, absl::StrCat(settings_->base_url, request_->path).c_str());
   Set(easy_, CURLOPT_PATH_AS_IS, 1L);
-  const std::string& method = request_.method;
+  const std::string& method = request_->method;
   if (method == "HEAD") {
     Set(easy_, CURLOPT_NOBODY, 1L);
     return;
   }
   const bool has_body =
-      !request_.body.empty() || method == "POST" || method == "PUT" || method == "PATCH";
+      !request_->body.empty() || method == "POST" || method == "PUT" || method == "PATCH";
   if (has_body) {
     Set(easy_, CURLOPT_POST, 1L);
-    Set(easy_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
-    Set(easy_, CURLOPT_POSTFIELDS, request_.body.data());  // not copied: request_ outlives the call
+    Set(easy_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_->body.size()));
+    Set(easy_, CURLOPT_POSTFIELDS,
+        request_->body.data());  // not copied: request_ outlives the call
   }
   if (method != (has_body ? "POST" : "GET")) Set(easy_, CURLOPT_CUSTOMREQUEST, method.c_str());
 }
@@ -122,14 +123,14 @@ void CurlTransfer::BuildHeaders() {
   const auto append = [this](const std::string& line) {
     headers_ = curl_slist_append(headers_, line.c_str());
   };
-  for (const auto& [name, value] : request_.headers) {
+  for (const auto& [name, value] : request_->headers) {
     // "Name;" is libcurl's way to say a header with an empty value.
     append(value.empty() ? absl::StrCat(name, ";") : absl::StrCat(name, ": ", value));
   }
   // A name alone removes what libcurl would add by itself.
   append("Expect:");
   for (const char* name : {"Accept", "Content-Type"}) {
-    if (!Has(request_.headers, name)) append(absl::StrCat(name, ":"));
+    if (!Has(request_->headers, name)) append(absl::StrCat(name, ":"));
   }
 }
 

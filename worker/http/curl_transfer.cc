@@ -35,12 +35,12 @@ absl::string_view TimerText(TimerKind timer) {
 }  // namespace
 
 CurlTransfer::CurlTransfer(Reactor* reactor, const CurlSettings* settings,
-                           CurlConnections* connections, Request request, Receiver* receiver,
+                           CurlConnections* connections, const Request* request, Receiver* receiver,
                            MonoTime queued)
     : reactor_(reactor),
       settings_(settings),
       connections_(connections),
-      request_(std::move(request)),
+      request_(request),
       receiver_(receiver),
       done_(reactor) {
   result_.stamps.queued = queued;
@@ -161,7 +161,7 @@ size_t CurlTransfer::TakeBody(absl::string_view piece) {
   if (phase_ != Phase::kBody) return CURL_WRITEFUNC_ERROR;
   last_byte_ = reactor_->Now();
   result_.body_bytes += static_cast<int64_t>(piece.size());
-  if (static_cast<size_t>(result_.body_bytes) > request_.max_response_bytes) {
+  if (static_cast<size_t>(result_.body_bytes) > request_->max_response_bytes) {
     End(CallEnd::kTooLarge, TimerKind::kNone, "the response is larger than max_response_bytes");
     return CURL_WRITEFUNC_ERROR;
   }
@@ -261,7 +261,7 @@ bool CurlTransfer::BodyIsWhole() const {
 
 // A body without a length ends with its connection, which under TLS anybody can cut.
 bool CurlTransfer::BodyIsCut() const {
-  return head_.ends_with_connection() && request_.method != "HEAD" && !tls_address_.empty() &&
+  return head_.ends_with_connection() && request_->method != "HEAD" && !tls_address_.empty() &&
          !goodbye_;
 }
 
@@ -305,7 +305,7 @@ void CurlTransfer::End(CallEnd end, TimerKind timer, absl::string_view detail) {
 // The clocks.
 
 CurlTransfer::Deadline CurlTransfer::NextDeadline() const {
-  const Timeouts& timeouts = request_.timeouts;
+  const Timeouts& timeouts = request_->timeouts;
   const MonoTime begin = started_ - connect_used_;
   Deadline next{begin + timeouts.total, TimerKind::kTotal};
   const auto consider = [&next](MonoTime when, TimerKind timer) {

@@ -63,7 +63,7 @@ class CurlTransfer : public ListNode<CurlTransfer> {
  public:
   // Everything must outlive the transfer. `queued`: when the call was entered.
   CurlTransfer(Reactor* reactor, const CurlSettings* settings, CurlConnections* connections,
-               Request request, Receiver* receiver, MonoTime queued);
+               const Request* request, Receiver* receiver, MonoTime queued);
   ~CurlTransfer();
 
   // Sets up `easy` (as after curl_easy_reset) and starts the clocks; the shard adds it to its multi
@@ -91,7 +91,7 @@ class CurlTransfer : public ListNode<CurlTransfer> {
   void Reject(CallEnd end, TimerKind timer, absl::string_view detail);
   // The same, with kNotSent, because there can be no connection.
   void RejectUnconnected(absl::string_view detail);
-  const Request& request() const { return request_; }
+  const Request& request() const { return *request_; }
   CallResult TakeResult() { return std::move(result_); }
 
  private:
@@ -133,7 +133,7 @@ class CurlTransfer : public ListNode<CurlTransfer> {
   Reactor* const reactor_;
   const CurlSettings* const settings_;
   CurlConnections* const connections_;
-  const Request request_;
+  const Request* const request_;
   Receiver* const receiver_;
 
   CurlShard* shard_ = nullptr;

@@ -13,12 +13,15 @@
 namespace headrace::http {
 namespace {
 
+// Room for the headers that most providers send. Chosen.
+constexpr size_t kUsualHeaders = 24;
+
 bool IsPseudo(absl::string_view name) { return !name.empty() && name[0] == ':'; }
 
 }  // namespace
 
-H2Call::H2Call(H2Host* host, Request request, Receiver* receiver, StopToken stop)
-    : host_(host), receiver_(receiver), stop_(stop), request_(std::move(request)) {
+H2Call::H2Call(H2Host* host, const Request* request, Receiver* receiver, StopToken stop)
+    : host_(host), request_(request), receiver_(receiver), stop_(stop) {
   result_.http_version = 20;
   result_.stamps.queued = host->reactor()->Now();
 }
@@ -33,7 +36,7 @@ bool H2Call::Begin() {
     OnStop();
     return false;
   }
-  for (const auto& [name, value] : request_.headers) {
+  for (const auto& [name, value] : request_->headers) {
     const auto* n = reinterpret_cast<const uint8_t*>(name.data());
     const auto* v = reinterpret_cast<const uint8_t*>(value.data());
     if (IsPseudo(name) || nghttp2_check_header_name(n, name.size()) == 0 ||
@@ -42,9 +45,9 @@ bool H2Call::Begin() {
       return false;
     }
   }
-  const auto* path = reinterpret_cast<const uint8_t*>(request_.path.data());
-  if (request_.path.empty() || request_.path[0] != '/' ||
-      nghttp2_check_path(path, request_.path.size()) == 0) {
+  const auto* path = reinterpret_cast<const uint8_t*>(request_->path.data());
+  if (request_->path.empty() || request_->path[0] != '/' ||
+      nghttp2_check_path(path, request_->path.size()) == 0) {
     End(CallEnd::kNotSent, "not a valid request path");
     return false;
   }
@@ -73,7 +76,7 @@ void H2Call::OnSubmitted(H2Connection* connection, int32_t stream_id, uint64_t c
   result_.connection_id = connection_id;
   result_.stamps.connect = connect_time.value_or(absl::ZeroDuration());
   result_.stamps.sent = now;
-  upload_done_ = request_.body.empty();
+  upload_done_ = request_->body.empty();
   ArmTimer();
 }
 
@@ -83,10 +86,10 @@ void H2Call::OnOnWire() {
 }
 
 size_t H2Call::ReadBody(char* buffer, size_t size, bool* end) {
-  const size_t count = std::min(size, request_.body.size() - body_sent_);
-  memcpy(buffer, request_.body.data() + body_sent_, count);
+  const size_t count = std::min(size, request_->body.size() - body_sent_);
+  memcpy(buffer, request_->body.data() + body_sent_, count);
   body_sent_ += count;
-  upload_done_ = *end = body_sent_ == request_.body.size();
+  upload_done_ = *end = body_sent_ == request_->body.size();
   return count;
 }
 
@@ -98,6 +101,7 @@ bool H2Call::OnHeader(absl::string_view name, absl::string_view value) {
   }
   if (headers_seen_) return true;
   if (!IsPseudo(name)) {
+    if (headers_.empty()) headers_.reserve(kUsualHeaders);
     headers_.emplace_back(std::string(name), std::string(value));
     return true;
   }
@@ -122,8 +126,6 @@ void H2Call::OnHeadersComplete(MonoTime now) {
     uint64_t bytes = 0;
     if (absl::SimpleAtoi(*length, &bytes)) content_length_ = bytes;
   }
-  // It was processed, so it will not be replayed.
-  if (upload_done_) request_.body = std::string();
   ArmTimer();
   receiver_->OnHeaders(status_, std::exchange(headers_, {}));
 }
@@ -133,9 +135,9 @@ void H2Call::OnData(absl::string_view piece, MonoTime now) {
   result_.body_bytes += static_cast<int64_t>(piece.size());
   result_.stamps.read_tick = std::max(result_.stamps.read_tick, host_->pacer()->tick());
   if (complete_ || piece.empty()) return;
-  if (static_cast<uint64_t>(result_.body_bytes) > request_.max_response_bytes) {
+  if (static_cast<uint64_t>(result_.body_bytes) > request_->max_response_bytes) {
     EndWithReset(CallEnd::kTooLarge,
-                 absl::StrCat("the body is over ", request_.max_response_bytes, " bytes"));
+                 absl::StrCat("the body is over ", request_->max_response_bytes, " bytes"));
     return;
   }
   const BodyVerdict verdict = receiver_->OnBody(piece);
@@ -238,7 +240,7 @@ void H2Call::OnStop() {
 }
 
 MonoTime H2Call::Deadline(TimerKind* kind) const {
-  const Timeouts& timeouts = request_.timeouts;
+  const Timeouts& timeouts = request_->timeouts;
   *kind = TimerKind::kTotal;
   MonoTime deadline = *result_.stamps.sent + timeouts.total;
   const auto consider = [&](MonoTime when, TimerKind which) {

@@ -26,12 +26,13 @@ class H2Call : public ListNode<H2Call> {
   // to the peer, and enforced.
   static constexpr size_t kMaxHeaderListBytes = 64 * 1024;
 
-  H2Call(H2Host* host, Request request, Receiver* receiver, StopToken stop);
+  // `request` and `receiver` outlive it.
+  H2Call(H2Host* host, const Request* request, Receiver* receiver, StopToken stop);
   ~H2Call();
 
   // Watches the stop token from now on. False when the call has ended at once.
   bool Begin();
-  const Request& request() const { return request_; }
+  const Request& request() const { return *request_; }
 
   // co_await call.Ended(): resumes when the call has ended.
   struct [[nodiscard]] Awaiter {
@@ -81,9 +82,9 @@ class H2Call : public ListNode<H2Call> {
   void ArmTimer();
 
   H2Host* const host_;
+  const Request* const request_;
   Receiver* const receiver_;
   const StopToken stop_;
-  Request request_;
   CallResult result_;
   Headers headers_;  // of the response, until complete
   StopCallback stop_callback_;

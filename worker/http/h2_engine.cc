@@ -75,13 +75,13 @@ Task<absl::StatusOr<Protocol>> H2Engine::Probe(absl::Duration timeout, StopToken
   co_return Protocol::kHttp2;
 }
 
-Task<CallResult> H2Engine::Call(Request request, Receiver* receiver, StopToken stop) {
-  H2Call call(this, std::move(request), receiver, stop);
+Task<CallResult> H2Engine::Call(const Request* request, Receiver* receiver, StopToken stop) {
+  H2Call call(this, request, receiver, stop);
   ++stats_.calls;
   ++live_;
   quiet_.Reset();
   // nghttp2 sends what it is given.
-  const absl::Status valid = CheckRequest(call.request());
+  const absl::Status valid = CheckRequest(*request);
   if (!valid.ok()) {
     call.OnRefused(valid.message());
   } else if (stopping_) {

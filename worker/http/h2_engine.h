@@ -31,8 +31,8 @@
 #include "common/async/task.h"
 #include "common/async/wait.h"
 #include "common/base/time.h"
-#include "worker/http/client.h"
 #include "common/net/connector.h"
+#include "worker/http/client.h"
 #include "worker/http/h2_connection.h"
 #include "worker/http/h2_host.h"
 #include "worker/http/h2_options.h"
@@ -53,7 +53,7 @@ class H2Engine final : public Engine, private H2Host, private EndOfTurn {
   // and this engine is of no use for the endpoint). Errors as in Connector::Connect.
   Task<absl::StatusOr<Protocol>> Probe(absl::Duration timeout, StopToken stop);
 
-  Task<CallResult> Call(Request request, Receiver* receiver, StopToken stop) override;
+  Task<CallResult> Call(const Request* request, Receiver* receiver, StopToken stop) override;
   EngineStats stats() const override;
   Task<void> Shutdown() override;
 

@@ -123,10 +123,10 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // Makes one call. Suspends until it has ended; *receiver must outlive it. A stop cancels the call
-  // at the server at once (RST_STREAM, or the connection is closed) and returns kCancelled. Never
-  // sends a request twice when it may have been processed.
-  virtual Task<CallResult> Call(Request request, Receiver* receiver, StopToken stop) = 0;
+  // Makes one call. Suspends until it has ended; what it is given must outlive it. A stop cancels
+  // the call at the server at once (RST_STREAM, or the connection is closed) and returns
+  // kCancelled. Never sends a request twice when it may have been processed.
+  virtual Task<CallResult> Call(const Request* request, Receiver* receiver, StopToken stop) = 0;
 
   virtual EngineStats stats() const = 0;
 

@@ -40,6 +40,7 @@ class OpenAiCodec : public Codec {
     absl::Status status = item.body.empty() ? BuildChat(item, &built) : BuildFromBody(item, &built);
     if (!status.ok()) return status;
     built.request.path = endpoint_.Target(built.api);
+    built.request.headers.reserve(headers_.size() + 1);
     built.request.headers = headers_;
     if (!item.idempotency_key.empty()) {
       built.request.headers.emplace_back(

@@ -32,7 +32,7 @@ struct Body final : Receiver {
 
 Task<void> CallInto(Engine* engine, Request request, StopToken stop, CallResult* result) {
   Body body;
-  *result = co_await engine->Call(std::move(request), &body, stop);
+  *result = co_await engine->Call(&request, &body, stop);
 }
 
 Task<void> CallTimes(Engine* engine, Reactor* reactor, Request request, StopToken stop,

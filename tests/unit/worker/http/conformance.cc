@@ -12,7 +12,7 @@ namespace headrace::http {
 namespace {
 
 Task<void> CallInto(Engine* engine, Request request, Made* made, StopToken stop) {
-  made->result = co_await engine->Call(std::move(request), &made->recorder, stop);
+  made->result = co_await engine->Call(&request, &made->recorder, stop);
 }
 
 Task<void> CallEach(Reactor* reactor, Engine* engine, std::vector<Request> requests,

@@ -94,7 +94,7 @@ TEST_P(HttpConformance, AStopInsideTheReceiverEndsTheCall) {
       StopSource stop;
       out->recorder.on_body = [&stop] { stop.RequestStop(StopReason{StopCode::kPolicy, {}}); };
       Request request = Post("/p");
-      out->result = co_await engine->Call(std::move(request), &out->recorder, stop.token());
+      out->result = co_await engine->Call(&request, &out->recorder, stop.token());
       out->recorder.on_body = nullptr;
     }
   };
@@ -282,7 +282,7 @@ TEST_P(HttpConformance, LargeBodiesArriveWholeAndDoNotStall) {
 Task<void> CallInTurn(Engine* engine, int calls, Request request, int* complete) {
   for (int i = 0; i < calls; ++i) {
     Recorder recorder;
-    const CallResult result = co_await engine->Call(request, &recorder, StopToken());
+    const CallResult result = co_await engine->Call(&request, &recorder, StopToken());
     if (result.end == CallEnd::kComplete) ++*complete;
   }
 }

@@ -138,7 +138,7 @@ TEST_P(HttpConformance, ARequestOnAReusedConnectionThatClosesIsNotSentTwice) {
     static Task<void> Main(Engine* engine, std::vector<Made>* out) {
       for (Made& made : *out) {
         Request request = Post(&made == &out->front() ? "/ok" : "/closed");
-        made.result = co_await engine->Call(std::move(request), &made.recorder, StopToken());
+        made.result = co_await engine->Call(&request, &made.recorder, StopToken());
       }
     }
   };

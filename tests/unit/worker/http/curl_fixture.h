@@ -86,7 +86,7 @@ class CurlEngineTest : public testing::Test {
 
   static Task<void> CallInto(Engine* engine, Request request, Receiver* receiver, StopToken stop,
                              CallResult* result) {
-    *result = co_await engine->Call(std::move(request), receiver, stop);
+    *result = co_await engine->Call(&request, receiver, stop);
   }
   // Stops `source` after `delay`.
   static Task<void> StopAfter(Reactor* reactor, absl::Duration delay, StopSource* source) {

@@ -62,8 +62,7 @@ class H2EngineTest : public testing::Test {
                          Condition condition) {
     for (size_t i = 0; i < requests.size(); ++i) {
       Recorder* recorder = &(*made)[i].recorder;
-      (*made)[i].result =
-          co_await self->engine_->Call(std::move(requests[i]), recorder, StopToken());
+      (*made)[i].result = co_await self->engine_->Call(&requests[i], recorder, StopToken());
     }
     const MonoTime limit = self->reactor_->Now() + absl::Seconds(5);
     while (condition != nullptr && self->reactor_->Now() < limit) {
@@ -191,7 +190,7 @@ TEST_F(H2EngineTest, APeerWithoutHttp2IsToldByProbeAndGetsNoCall) {
       *out = co_await engine->Probe(absl::Seconds(5), StopToken());
       Recorder recorder;
       Request request = Post("/ok");
-      *result = co_await engine->Call(std::move(request), &recorder, StopToken());
+      *result = co_await engine->Call(&request, &recorder, StopToken());
       co_await engine->Shutdown();
     }
   };
@@ -211,7 +210,7 @@ TEST_F(H2EngineTest, TheConnectionOfAProbeServesTheFirstCalls) {
       *out = co_await engine->Probe(absl::Seconds(5), StopToken());
       Recorder recorder;
       Request request = Post("/ok");
-      *result = co_await engine->Call(std::move(request), &recorder, StopToken());
+      *result = co_await engine->Call(&request, &recorder, StopToken());
       co_await engine->Shutdown();
     }
   };
@@ -252,7 +251,7 @@ TEST_F(H2EngineTest, AStopWhileACallWaitsForAStreamSendsNothing) {
     static Task<void> Caller(Engine* engine, CallResult* result, StopToken stop) {
       Recorder recorder;
       Request request = Post("/silent");
-      *result = co_await engine->Call(std::move(request), &recorder, stop);
+      *result = co_await engine->Call(&request, &recorder, stop);
     }
     static Task<void> Main(H2EngineTest* self, CallResult* first, CallResult* second) {
       StopSource stop;
