@@ -15,6 +15,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/async/reactor.h"
 #include "common/async/wait.h"
 #include "common/rpc/message_stream.h"
@@ -87,6 +88,8 @@ class StreamState {
     co_return !broken_;
   }
 
+  // No more messages will come.
+  bool ended() const { return ended_ && !has_message_; }
   Event& done() { return done_; }
   const absl::Status& status() const { return status_; }
 
@@ -123,14 +126,19 @@ class GrpcClientStream final : public MessageStream<Out, In>,
     HR_CHECK(state_.done().is_set()) << "a client stream was destroyed before Close() ended";
   }
 
-  Task<std::optional<In>> Read(StopToken stop) override { return state_.Read(this, stop); }
-  Task<bool> Write(Out message) override { return state_.Write(this, std::move(message)); }
+  Task<std::optional<In>> Read(StopToken stop) override {
+    std::optional<In> message = co_await state_.Read(this, stop);
+    if (!message.has_value() && state_.ended()) co_await End();
+    co_return message;
+  }
+  Task<bool> Write(Out message) override {
+    const bool sent = co_await state_.Write(this, std::move(message));
+    if (!sent) co_await End();
+    co_return sent;
+  }
   Task<void> Close(absl::Status status) override {
-    if (!std::exchange(closed_, true)) {
-      state_.MarkClosing();
-      context_.TryCancel();
-      Base::RemoveHold();
-    }
+    context_.TryCancel();
+    LetGo();
     co_await state_.done().Wait(StopToken());
   }
   absl::Status status() const override { return state_.status(); }
@@ -139,6 +147,27 @@ class GrpcClientStream final : public MessageStream<Out, In>,
   void BeginWrite(const Out* out) { Base::StartWrite(out); }
 
  private:
+  // The peer's status is on its way when its last message has come; gRPC can hold it up behind a
+  // write that nobody takes any more. Chosen, not measured.
+  static constexpr absl::Duration kStatusWait = absl::Seconds(2);
+
+  // The stream is over: waits for the status that says why. gRPC tells it only to those who start
+  // nothing more.
+  Task<void> End() {
+    LetGo();
+    DeadlineSource patience(state_.reactor(), state_.reactor()->Now() + kStatusWait, StopToken());
+    const bool told = co_await state_.done().Wait(patience.token());
+    if (told) co_return;
+    context_.TryCancel();
+    co_await state_.done().Wait(StopToken());
+  }
+  // From here on nothing is started, and gRPC may end the call.
+  void LetGo() {
+    if (std::exchange(let_go_, true)) return;
+    state_.MarkClosing();
+    Base::RemoveHold();
+  }
+
   void OnReadDone(bool ok) override {
     state_.reactor()->Post([this, ok] { state_.OnRead(ok); });
   }
@@ -150,7 +179,7 @@ class GrpcClientStream final : public MessageStream<Out, In>,
   }
 
   grpc::ClientContext context_;
-  bool closed_ = false;
+  bool let_go_ = false;
   StreamState<Out, In> state_;
 };
 

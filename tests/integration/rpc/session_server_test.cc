@@ -245,6 +245,30 @@ TEST(SessionServer, EachCallWithoutTheTokenIsRefusedInWords) {
   EXPECT_EQ(client.Submit("job")->output_dir(), "job");
 }
 
+Task<void> MeetRefusal(EpollReactor* reactor, v1::WorkerService::Stub* stub, absl::Status* status) {
+  using Stream = rpc::GrpcClientStream<v1::WorkerMessage, v1::CoordinatorMessage>;
+  Stream stream(reactor, [stub](grpc::ClientContext* context, Stream::Base* base) {
+    stub->async()->Session(context, base);
+  });
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id("w1");
+  co_await stream.Write(std::move(hello));
+  std::optional<v1::CoordinatorMessage> answer = co_await stream.Read(StopToken());
+  EXPECT_FALSE(answer.has_value());
+  *status = stream.status();
+  co_await stream.Close(absl::OkStatus());
+}
+
+// A worker that does not know why it was refused asks again for ever.
+TEST(SessionServer, AWorkersStreamKnowsWhyItWasRefusedBeforeItIsClosed) {
+  TestServer server(WithToken("right"));
+  auto stub = v1::WorkerService::NewStub(Connect(server));
+  std::unique_ptr<EpollReactor> reactor = *EpollReactor::Make();
+  absl::Status status;
+  reactor->Run(MeetRefusal(reactor.get(), stub.get(), &status));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated) << status;
+}
+
 TEST(SessionServer, TwoTokensInOneCallAreRefused) {
   TestServer server(WithToken("right"));
   auto stub = v1::OperatorService::NewStub(Connect(server));
