@@ -36,17 +36,21 @@ std::string Text(grpc::string_ref text) { return std::string(text.data(), text.s
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
-    const ServerTls& tls) {
+absl::Status CheckServerTls(const ServerTls& tls) {
+  const bool mutual = !tls.client_ca_file.empty();
   if (!tls.enabled()) {
-    if (!tls.key_file.empty() || !tls.client_ca_file.empty()) {
-      return absl::InvalidArgumentError("a key or a client CA needs a certificate too");
-    }
-    return grpc::InsecureServerCredentials();
+    if (tls.key_file.empty() && !mutual) return absl::OkStatus();
+    return absl::InvalidArgumentError("a key or a client CA needs a certificate too");
   }
   HR_RETURN_IF_ERROR(CheckKeyPair(tls.cert_file, tls.key_file));
+  return mutual ? CheckCertificates(tls.client_ca_file) : absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const ServerTls& tls) {
+  HR_RETURN_IF_ERROR(CheckServerTls(tls));
+  if (!tls.enabled()) return grpc::InsecureServerCredentials();
   const bool mutual = !tls.client_ca_file.empty();
-  if (mutual) HR_RETURN_IF_ERROR(CheckCertificates(tls.client_ca_file));
   tls_api::TlsServerCredentialsOptions options(
       Watch(tls.key_file, tls.cert_file, tls.client_ca_file, tls.reload));
   options.watch_identity_key_cert_pairs();
@@ -80,17 +84,18 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
   return tls_api::TlsCredentials(options);
 }
 
-absl::Status CheckExposure(const Address& address, const ServerTls& tls, bool has_token,
-                           bool insecure) {
-  if (address.IsLoopback()) return absl::OkStatus();
+absl::Status CheckExposure(const Address& address, const ServerTls& tls, bool insecure) {
+  if (address.IsLoopback() || tls.enabled() || insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("refusing to listen at ", address.ToString(),
+                   " without TLS, where others can reach it: give --tls-cert and --tls-key, or say "
+                   "--insecure if the network keeps strangers out"));
+}
+
+void WarnOfExposure(const Address& address, const ServerTls& tls, bool has_token) {
+  if (address.IsLoopback()) return;
   const std::string where = address.ToString();
   if (!tls.enabled()) {
-    if (!insecure) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("refusing to listen at ", where,
-                       " without TLS, where others can reach it: give --tls-cert and --tls-key, or "
-                       "say --insecure if the network keeps strangers out"));
-    }
     HR_LOG(kWarning) << "listening at " << where
                      << " without TLS: prompts, answers and tokens can be read on the network";
   }
@@ -99,7 +104,6 @@ absl::Status CheckExposure(const Address& address, const ServerTls& tls, bool ha
                      << " without a token or a client CA: whoever reaches it can submit jobs, "
                         "which spend the workers' API keys";
   }
-  return absl::OkStatus();
 }
 
 absl::Status CheckTokenExposure(const Address& address, const ClientTls& tls, bool has_token,

@@ -47,6 +47,9 @@ struct ClientTls {
   absl::Duration reload = kReloadInterval;  // at least 1 s
 };
 
+// The errors of MakeServerCredentials(), without starting gRPC and its threads.
+absl::Status CheckServerTls(const ServerTls& tls);
+
 // InvalidArgument or NotFound, with the file in words, when a file cannot be read, holds no PEM, or
 // when a key does not fit its certificate: gRPC would only fail each handshake. Warns of a
 // certificate that has run out.
@@ -56,9 +59,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
     const ClientTls& tls);
 
 // Whether a server may listen at `address`: beyond loopback only with TLS, unless `insecure` was
-// said in so many words. InvalidArgument says what to do. Warns of what is left open.
-absl::Status CheckExposure(const Address& address, const ServerTls& tls, bool has_token,
-                           bool insecure);
+// said in so many words. InvalidArgument says what to do.
+absl::Status CheckExposure(const Address& address, const ServerTls& tls, bool insecure);
+// Logs what a server at `address` leaves open to others.
+void WarnOfExposure(const Address& address, const ServerTls& tls, bool has_token);
 
 // Whether a client may send a token to `address`: in plaintext only over loopback, unless
 // `insecure`. InvalidArgument says what to do.

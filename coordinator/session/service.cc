@@ -81,13 +81,19 @@ SessionServer::SessionServer(Reactor* reactor, OnStream on_stream, Secret token)
     : token_(std::move(token)),
       service_(std::make_unique<Service>(reactor, std::move(on_stream), &token_)) {}
 
+absl::Status SessionServer::Check(const SessionServerOptions& options) {
+  HR_ASSIGN_OR_RETURN(const rpc::Address address, rpc::ParseAddress(options.listen));
+  HR_RETURN_IF_ERROR(rpc::CheckExposure(address, options.tls, options.insecure));
+  return rpc::CheckServerTls(options.tls);
+}
+
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(Reactor* reactor,
                                                                     OnStream on_stream,
                                                                     Operator* op,
                                                                     SessionServerOptions options) {
   HR_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(options.listen));
-  HR_RETURN_IF_ERROR(
-      rpc::CheckExposure(address, options.tls, !options.token.empty(), options.insecure));
+  HR_RETURN_IF_ERROR(rpc::CheckExposure(address, options.tls, options.insecure));
+  rpc::WarnOfExposure(address, options.tls, !options.token.empty());
   HR_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
                       rpc::MakeServerCredentials(options.tls));
   rpc::RaiseFileLimit();

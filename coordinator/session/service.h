@@ -39,6 +39,9 @@ class SessionServer {
   // Called on the reactor thread for each stream that a worker opens.
   using OnStream = absl::AnyInvocable<void(std::unique_ptr<CoordinatorStream>)>;
 
+  // What Start() would find wrong with the options, short of listening. Starts no thread.
+  static absl::Status Check(const SessionServerOptions& options);
+
   // Listens. `op` answers operators; without one they hear UNIMPLEMENTED. InvalidArgument for an
   // address that is none, that would be open to others (rpc::CheckExposure), or for bad
   // certificates; Internal when the address cannot be had. Not serving until SetServing(true).

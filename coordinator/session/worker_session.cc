@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/status.h"
 
 namespace headrace {
 namespace {
@@ -81,10 +82,12 @@ Task<void> WorkerSession::WatchSilence() {
 }
 
 Task<absl::Status> WorkerSession::Handshake(v1::Hello* out) {
-  std::optional<v1::WorkerMessage> first = co_await stream_->Read(end_.token());
+  DeadlineSource hello_time(reactor_, reactor_->Now() + options_.silence, end_.token());
+  std::optional<v1::WorkerMessage> first = co_await stream_->Read(hello_time.token());
   if (!first.has_value()) co_return absl::CancelledError("no hello came");
   if (!first->has_hello()) co_return absl::InvalidArgumentError("the first message is no hello");
   const v1::Hello& hello = first->hello();
+  HR_CO_RETURN_IF_ERROR(rpc::CheckWorkerName(stream_->peer(), hello.worker_id()));
   const uint32_t protocol = std::min(kProtocolMax, hello.protocol_max());
   if (protocol < kProtocolMin || protocol < hello.protocol_min()) {
     co_return absl::FailedPreconditionError(

@@ -54,15 +54,15 @@ TEST(Address, OnlyWhatThisMachineAloneReachesIsLoopback) {
 
 TEST(Exposure, ListeningBeyondLoopbackNeedsTlsOrThatWord) {
   const Address open = *ParseAddress("0.0.0.0:7070");
-  const absl::Status refused = CheckExposure(open, ServerTls{}, /*has_token=*/true, false);
+  const absl::Status refused = CheckExposure(open, ServerTls{}, false);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.message(), HasSubstr("refusing to listen at 0.0.0.0:7070 without TLS"));
   EXPECT_THAT(refused.message(), HasSubstr("--insecure"));
-  EXPECT_TRUE(CheckExposure(open, ServerTls{}, true, /*insecure=*/true).ok());
+  EXPECT_TRUE(CheckExposure(open, ServerTls{}, /*insecure=*/true).ok());
   ServerTls tls;
   tls.cert_file = "cert.pem";
-  EXPECT_TRUE(CheckExposure(open, tls, true, false).ok());
-  EXPECT_TRUE(CheckExposure(*ParseAddress("127.0.0.1:0"), ServerTls{}, false, false).ok());
+  EXPECT_TRUE(CheckExposure(open, tls, false).ok());
+  EXPECT_TRUE(CheckExposure(*ParseAddress("127.0.0.1:0"), ServerTls{}, false).ok());
 }
 
 TEST(Exposure, ATokenGoesInPlaintextOverLoopbackOnly) {
