@@ -30,6 +30,10 @@ void AddSelftestCommand(CLI::App* app, ChosenCommand* chosen);
 void AddSimulateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddValidateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddEstimateCommand(CLI::App* app, ChosenCommand* chosen);
+void AddCoordinatorCommand(CLI::App* app, const GlobalFlags* globals, ChosenCommand* chosen);
+// status, jobs, submit and cancel.
+void AddOperatorCommands(CLI::App* app, ChosenCommand* chosen);
+void AddWorkerCommand(CLI::App* app, ChosenCommand* chosen);
 void AddVersionCommand(CLI::App* app, ChosenCommand* chosen);
 
 // Prints "headrace COMMAND: message" on standard error and gives the code of `status`.

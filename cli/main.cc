@@ -65,6 +65,9 @@ ExitCode Main(int argc, char** argv) {
   AddSimulateCommand(&app, &chosen);
   AddValidateCommand(&app, &chosen);
   AddEstimateCommand(&app, &chosen);
+  AddCoordinatorCommand(&app, &globals, &chosen);
+  AddWorkerCommand(&app, &chosen);
+  AddOperatorCommands(&app, &chosen);
   AddVersionCommand(&app, &chosen);
   try {
     app.parse(argc, argv);

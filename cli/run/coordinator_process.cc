@@ -17,6 +17,7 @@
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "common/rpc/channel.h"
 #include "coordinator/cluster/coordinator.h"
 #include "coordinator/jobs/job_table.h"
 #include "coordinator/store/disk.h"
@@ -107,7 +108,9 @@ class Process {
         server_, SessionServer::Start(
                      reactor_, [this](auto stream) { coordinator_.AddStream(std::move(stream)); },
                      table_, options_.server));
-    HR_LOG(kInfo) << "listening on " << server_->address();
+    // For scripts that let the port be chosen.
+    std::printf("listening on %s\n", server_->address().c_str());
+    std::fflush(stdout);
     return absl::OkStatus();
   }
 
@@ -164,6 +167,9 @@ class Process {
 
 absl::StatusOr<ExitCode> RunCoordinator(const CoordinatorProcessOptions& options) {
   ExitOnStopSignals();
+  rpc::QuietGrpcLog();
+  // Told before a large dataset is read.
+  HR_RETURN_IF_ERROR(SessionServer::Check(options.server));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());
   std::unique_ptr<JobRun> run;
   if (options.job.has_value()) {
