@@ -40,7 +40,9 @@ void Coordinator::AddJob(JobRunner* job, double weight) {
   jobs_.push_back(job);
   turn_of_job_.push_back(turns_.Add(weight));
   for (auto& [key, worker] : workers_) {
-    if (worker.session != nullptr) SendJob(worker.session, *job);
+    if (worker.session == nullptr) continue;
+    SendJob(worker.session, *job);
+    job->OnHello(key, worker.name, {});
   }
 }
 

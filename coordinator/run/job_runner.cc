@@ -71,6 +71,7 @@ Task<JobEnd> JobRunner::Run() {
   co_await ended_.Wait(StopToken());
   work_.RequestStop({StopCode::kOwnerDone, "the job has ended"});
   co_await work_.Join();
+  if (!write_failed_) co_await ForgetConnectedWorkers();
 
   // A stop that came when the last items were under way has stopped nothing.
   const bool all_written = state_->done() && !write_failed_;
@@ -81,6 +82,17 @@ Task<JobEnd> JobRunner::Run() {
     end.reason = absl::StrCat(state_->failed(), " of ", state_->total(), " items failed");
   }
   co_return end;
+}
+
+// What is connected at the end holds nothing of the job any more: the next start need not wait for
+// it.
+Task<void> JobRunner::ForgetConnectedWorkers() {
+  TaskScope records(reactor_, StopToken());
+  for (const auto& [worker, recorded] : recorded_) {
+    if (!cluster_->connected(worker)) continue;
+    records.Spawn(RecordWorker(this, worker, names_[worker], /*present=*/false));
+  }
+  co_await records.Join();
 }
 
 void JobRunner::Stop(std::string state, ExitCode exit_code, std::string reason) {

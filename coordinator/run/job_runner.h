@@ -142,6 +142,7 @@ class JobRunner final {
 
   // job_runner.cc: life
   void EndLearning(absl::string_view why);
+  Task<void> ForgetConnectedWorkers();
   void CheckBudget();
   void CheckLimits();
   bool TooManyFailed(int64_t failed) const;
