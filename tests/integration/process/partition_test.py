@@ -27,7 +27,7 @@ def may_make_namespaces():
     name = f"hr-try-{os.getpid()}"
     try:
         made = ip("netns", "add", name, check=False).returncode == 0
-        pair = made and ip("-n", name, "link", "add", "a", "type", "veth", "peer", "name", "b",
+        pair = made and ip("-n", name, "link", "add", "name", "hra", "type", "veth", "peer", "name", "hrb",
                            check=False).returncode == 0
         ip("netns", "del", name, check=False)
         return bool(pair)
@@ -45,13 +45,13 @@ class Namespaces:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
         hub = self.name("c")
-        ip("-n", hub, "link", "add", "br", "type", "bridge")
-        ip("-n", hub, "addr", "add", "10.77.0.1/24", "dev", "br")
-        ip("-n", hub, "link", "set", "br", "up")
+        ip("-n", hub, "link", "add", "name", "br0", "type", "bridge")
+        ip("-n", hub, "addr", "add", "10.77.0.1/24", "dev", "br0")
+        ip("-n", hub, "link", "set", "br0", "up")
         for number, worker in enumerate(("w1", "w2"), 2):
-            ip("-n", hub, "link", "add", worker, "type", "veth", "peer", "name", "eth0", "netns",
+            ip("-n", hub, "link", "add", "name", worker, "type", "veth", "peer", "name", "eth0", "netns",
                self.name(worker))
-            ip("-n", hub, "link", "set", worker, "master", "br", "up")
+            ip("-n", hub, "link", "set", worker, "master", "br0", "up")
             ip("-n", self.name(worker), "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
             ip("-n", self.name(worker), "link", "set", "eth0", "up")
 
