@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "common/base/status.h"
 #include "coordinator/store/disk.h"
 #include "coordinator/store/results_csv.h"
+#include "coordinator/store/run_reader.h"
 
 namespace headrace {
 namespace {
@@ -40,17 +42,31 @@ void AddEarlierParts(Disk* disk, const std::string& dir, RunSummary* summary) {
   }
 }
 
-// The models of the job with what the logs say of them.
-absl::StatusOr<std::vector<RunSummary::Model>> TallyModels(const JobConfig& job, int64_t rows) {
+std::vector<TokenPrices> PricesOf(const JobConfig& job) {
   std::vector<TokenPrices> prices;
-  std::vector<RunSummary::Model> models;
   for (const ModelJob& model : job.models) {
     prices.push_back({model.price_input_usd, model.price_output_usd, model.price_cached_usd});
-    models.emplace_back().name = model.label;
   }
-  HR_RETURN_IF_ERROR(TallyFromLogs(Disk::Real(), job.output_dir, prices, &models));
-  for (RunSummary::Model& model : models) model.tally.items = rows;
-  return models;
+  return prices;
+}
+
+// Reads the logs once, for the models' tallies and, if it is wanted, for `csv`. Errors of `csv` are
+// its own: the summary is written all the same.
+absl::Status ReadLogs(Disk* disk, const JobConfig& job, RunSummary* summary, ResultsCsv* csv) {
+  HR_ASSIGN_OR_RETURN(RunTally tally, RunTally::Make(disk, job.output_dir, PricesOf(job)));
+  const absl::StatusOr<RunCheck> check = ReadRunFields(
+      disk, job.output_dir, [&](const ResultLineKey& key, const ResultFields* fields) {
+        tally.Add(key, fields);
+        if (csv != nullptr) csv->Add(fields).IgnoreError();
+        return absl::OkStatus();
+      });
+  if (!check.ok()) return check.status();
+  std::vector<Tally> tallies = std::move(tally).Finish();
+  for (size_t i = 0; i < tallies.size(); ++i) {
+    tallies[i].items = summary->rows;
+    summary->models.push_back({job.models[i].label, std::move(tallies[i])});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -74,21 +90,21 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.passes = job.passes;
   summary.throttled = facts.throttled;
   AddEarlierParts(disk, job.output_dir, &summary);
-  HR_ASSIGN_OR_RETURN(summary.models, TallyModels(job, facts.rows));
+  std::optional<ResultsCsv> csv;
+  if (job.csv) csv.emplace(disk, job.output_dir, CsvOptions{.guard_formulas = job.csv_safe});
+  HR_RETURN_IF_ERROR(ReadLogs(disk, job, &summary, csv.has_value() ? &*csv : nullptr));
   HR_RETURN_IF_ERROR(WriteSummary(disk, job.output_dir, summary));
-  if (job.csv) {
-    CsvOptions options;
-    options.guard_formulas = job.csv_safe;
-    const absl::StatusOr<RunCheck> check = WriteResultsCsv(disk, job.output_dir, options);
-    if (!check.ok()) return Annotate(check.status(), "results.csv");
+  if (csv.has_value()) {
+    HR_RETURN_IF_ERROR(Annotate(std::move(*csv).Finish(), kCsvFile));
   }
   return summary;
 }
 
 absl::StatusOr<double> SpentUsd(const JobConfig& job) {
-  HR_ASSIGN_OR_RETURN(const std::vector<RunSummary::Model> models, TallyModels(job, 0));
+  HR_ASSIGN_OR_RETURN(const std::vector<Tally> tallies,
+                      TallyFromLogs(Disk::Real(), job.output_dir, PricesOf(job)));
   double spent = 0;
-  for (const RunSummary::Model& model : models) spent += model.tally.cost_usd.value_or(0);
+  for (const Tally& tally : tallies) spent += tally.cost_usd.value_or(0);
   return spent;
 }
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
-#include "common/outcome/result_fields.h"
 #include "coordinator/store/answer_text.h"
 
 namespace headrace {
@@ -77,56 +76,6 @@ std::string Ms(absl::Duration duration) {
   return absl::StrFormat("%.3f", absl::ToDoubleMilliseconds(duration));
 }
 
-class CsvWriter {
- public:
-  CsvWriter(File* file, const CsvOptions& options)
-      : file_(file), options_(options), buffer_(kHeader) {}
-
-  absl::Status Add(absl::string_view line) {
-    HR_RETURN_IF_ERROR(parser_.Parse(line, &fields_));
-    const bool ok = fields_.error_class == ErrorClass::kNone;
-    Text(fields_.custom_id);
-    Text(fields_.model);
-    Text(ok ? "ok" : "failed");
-    Text(answers_.Read(fields_.body));
-    Text(fields_.finish_reason);
-    Count(fields_.usage.prompt_tokens);
-    Count(fields_.usage.completion_tokens);
-    Plain(Ms(fields_.times.total));
-    Plain(Ms(fields_.times.queue));
-    Plain(fields_.times.first_token.has_value() ? Ms(*fields_.times.first_token) : "");
-    Plain(absl::StrCat(fields_.attempts));
-    Text(ok ? "" : fields_.status);
-    AppendCsvCell(fields_.error_message, options_.guard_formulas, &buffer_);
-    buffer_ += "\r\n";
-    return buffer_.size() < kWriteBytes ? absl::OkStatus() : Flush();
-  }
-
-  absl::Status Flush() {
-    HR_RETURN_IF_ERROR(file_->Append(buffer_));
-    buffer_.clear();
-    return absl::OkStatus();
-  }
-
- private:
-  void Text(absl::string_view text) {
-    AppendCsvCell(text, options_.guard_formulas, &buffer_);
-    buffer_.push_back(',');
-  }
-  void Plain(absl::string_view text) { absl::StrAppend(&buffer_, text, ","); }
-  // Unknown is empty, not 0.
-  void Count(const std::optional<int64_t>& count) {
-    Plain(count.has_value() ? absl::StrCat(*count) : "");
-  }
-
-  File* const file_;
-  const CsvOptions options_;
-  std::string buffer_;
-  ResultLineParser parser_;
-  ResultFields fields_;
-  AnswerReader answers_;
-};
-
 }  // namespace
 
 void AppendCsvCell(absl::string_view text, bool guard_formulas, std::string* out) {
@@ -142,28 +91,101 @@ void AppendCsvCell(absl::string_view text, bool guard_formulas, std::string* out
   }
 }
 
+class ResultsCsv::Writer {
+ public:
+  Writer(Disk* disk, const std::string& dir, const CsvOptions& options)
+      : disk_(disk),
+        dir_(dir),
+        path_(absl::StrCat(dir, "/", kCsvFile)),
+        temp_(absl::StrCat(path_, Disk::kTempSuffix)),
+        options_(options),
+        buffer_(kHeader),
+        status_(Open()) {}
+
+  absl::Status Add(const ResultFields& fields) {
+    if (!status_.ok()) return status_;
+    const bool ok = fields.error_class == ErrorClass::kNone;
+    Text(fields.custom_id);
+    Text(fields.model);
+    Text(ok ? "ok" : "failed");
+    Text(answers_.Read(fields.body));
+    Text(fields.finish_reason);
+    Count(fields.usage.prompt_tokens);
+    Count(fields.usage.completion_tokens);
+    Plain(Ms(fields.times.total));
+    Plain(Ms(fields.times.queue));
+    Plain(fields.times.first_token.has_value() ? Ms(*fields.times.first_token) : "");
+    Plain(absl::StrCat(fields.attempts));
+    Text(ok ? "" : fields.status);
+    AppendCsvCell(fields.error_message, options_.guard_formulas, &buffer_);
+    buffer_ += "\r\n";
+    if (buffer_.size() >= kWriteBytes) status_ = Flush();
+    return status_;
+  }
+
+  absl::Status Finish() {
+    HR_RETURN_IF_ERROR(status_);
+    HR_RETURN_IF_ERROR(Flush());
+    HR_RETURN_IF_ERROR(file_->DataSync());
+    file_.reset();
+    HR_RETURN_IF_ERROR(disk_->Rename(temp_, path_));
+    return disk_->SyncDir(dir_);
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status Open() {
+    HR_RETURN_IF_ERROR(disk_->Remove(temp_));
+    HR_ASSIGN_OR_RETURN(file_, disk_->OpenAppend(temp_));
+    return absl::OkStatus();
+  }
+  absl::Status Flush() {
+    HR_RETURN_IF_ERROR(file_->Append(buffer_));
+    buffer_.clear();
+    return absl::OkStatus();
+  }
+  void Text(absl::string_view text) {
+    AppendCsvCell(text, options_.guard_formulas, &buffer_);
+    buffer_.push_back(',');
+  }
+  void Plain(absl::string_view text) { absl::StrAppend(&buffer_, text, ","); }
+  // Unknown is empty, not 0.
+  void Count(const std::optional<int64_t>& count) {
+    Plain(count.has_value() ? absl::StrCat(*count) : "");
+  }
+
+  Disk* const disk_;
+  const std::string dir_;
+  const std::string path_;
+  const std::string temp_;
+  const CsvOptions options_;
+  std::string buffer_;
+  AnswerReader answers_;
+  std::unique_ptr<File> file_;
+  absl::Status status_;
+};
+
+ResultsCsv::ResultsCsv(Disk* disk, const std::string& dir, const CsvOptions& options)
+    : writer_(std::make_unique<Writer>(disk, dir, options)) {}
+
+ResultsCsv::~ResultsCsv() = default;
+
+absl::Status ResultsCsv::Add(const ResultFields* fields) {
+  return fields != nullptr ? writer_->Add(*fields) : writer_->status();
+}
+
+absl::Status ResultsCsv::Finish() && { return writer_->Finish(); }
+
 absl::StatusOr<RunCheck> WriteResultsCsv(Disk* disk, const std::string& dir,
                                          const CsvOptions& options) {
-  const std::string path = absl::StrCat(dir, "/", kCsvFile);
-  const std::string temp = absl::StrCat(path, Disk::kTempSuffix);
-  HR_RETURN_IF_ERROR(disk->Remove(temp));
-  HR_ASSIGN_OR_RETURN(std::unique_ptr<File> file, disk->OpenAppend(temp));
-  CsvWriter writer(file.get(), options);
-  // A line with a right checksum that is no JSON has no row; its item is still one of the run.
-  int64_t unreadable = 0;
-  HR_ASSIGN_OR_RETURN(RunCheck check,
-                      ReadRun(disk, dir, [&](absl::string_view line, const ResultLineKey&) {
-                        const absl::Status status = writer.Add(line);
-                        if (!absl::IsInvalidArgument(status)) return status;
-                        ++unreadable;
-                        return absl::OkStatus();
-                      }));
-  check.damaged += unreadable;
-  HR_RETURN_IF_ERROR(writer.Flush());
-  HR_RETURN_IF_ERROR(file->DataSync());
-  file.reset();
-  HR_RETURN_IF_ERROR(disk->Rename(temp, path));
-  HR_RETURN_IF_ERROR(disk->SyncDir(dir));
+  ResultsCsv csv(disk, dir, options);
+  HR_ASSIGN_OR_RETURN(
+      RunCheck check,
+      ReadRunFields(disk, dir, [&](const ResultLineKey&, const ResultFields* fields) {
+        return csv.Add(fields);
+      }));
+  HR_RETURN_IF_ERROR(std::move(csv).Finish());
   return check;
 }
 

@@ -3,11 +3,13 @@
 #ifndef HEADRACE_COORDINATOR_STORE_RESULTS_CSV_H_
 #define HEADRACE_COORDINATOR_STORE_RESULTS_CSV_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/outcome/result_fields.h"
 #include "coordinator/store/disk.h"
 #include "coordinator/store/run_reader.h"
 
@@ -21,9 +23,26 @@ struct CsvOptions {
   bool guard_formulas = true;
 };
 
-// Writes `dir`/results.csv from the logs of `dir`, whole or not at all, in the order of the logs
-// and without holding them in memory. RFC 4180: CRLF, a header, quotes where needed; UTF-8. Returns
-// what was found on the way: damaged lines have no row.
+// `dir`/results.csv, whole or not at all, in the order in which its lines are added and without
+// holding them in memory. RFC 4180: CRLF, a header, quotes where needed; UTF-8. Not thread-safe.
+class ResultsCsv {
+ public:
+  ResultsCsv(Disk* disk, const std::string& dir, const CsvOptions& options);
+  ~ResultsCsv();
+
+  // A row for one line of a run (ReadRunFields); none for a line that cannot be read (nullptr). The
+  // first error of the disk stays: nothing is written after it.
+  absl::Status Add(const ResultFields* fields);
+  // Puts the file in its place, synced; the old one stays if anything failed before.
+  absl::Status Finish() &&;
+
+ private:
+  class Writer;
+  const std::unique_ptr<Writer> writer_;
+};
+
+// Writes all lines of `dir`, read for this alone. Returns what was found on the way: damaged lines
+// have no row.
 absl::StatusOr<RunCheck> WriteResultsCsv(Disk* disk, const std::string& dir,
                                          const CsvOptions& options);
 

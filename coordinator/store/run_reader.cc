@@ -111,6 +111,22 @@ absl::StatusOr<RunCheck> ReadRun(Disk* disk, const std::string& dir, OnLine on_l
   return std::move(reader).Finish();
 }
 
+absl::StatusOr<RunCheck> ReadRunFields(
+    Disk* disk, const std::string& dir,
+    absl::FunctionRef<absl::Status(const ResultLineKey& key, const ResultFields* fields)> on_line) {
+  ResultLineParser parser;
+  ResultFields fields;
+  int64_t unreadable = 0;
+  HR_ASSIGN_OR_RETURN(RunCheck check,
+                      ReadRun(disk, dir, [&](absl::string_view line, const ResultLineKey& key) {
+                        const bool readable = parser.Parse(line, &fields).ok();
+                        if (!readable) ++unreadable;
+                        return on_line(key, readable ? &fields : nullptr);
+                      }));
+  check.damaged += unreadable;
+  return check;
+}
+
 absl::StatusOr<RunCheck> VerifyRun(Disk* disk, const std::string& dir) {
   return ReadRun(disk, dir,
                  [](absl::string_view, const ResultLineKey&) { return absl::OkStatus(); });

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
+#include "common/outcome/result_fields.h"
 #include "common/outcome/result_line.h"
 #include "coordinator/store/disk.h"
 #include "coordinator/store/run_store.h"
@@ -56,6 +57,12 @@ struct RunCheck {
 absl::StatusOr<RunCheck> ReadRun(
     Disk* disk, const std::string& dir,
     absl::FunctionRef<absl::Status(absl::string_view line, const ResultLineKey& key)> on_line);
+
+// The same with each line parsed, once for all who want it. `fields` is nullptr when a line's
+// checksum is right and it is still no JSON: it counts as damaged then, and its item by its key.
+absl::StatusOr<RunCheck> ReadRunFields(
+    Disk* disk, const std::string& dir,
+    absl::FunctionRef<absl::Status(const ResultLineKey& key, const ResultFields* fields)> on_line);
 
 // The same without a use for the lines.
 absl::StatusOr<RunCheck> VerifyRun(Disk* disk, const std::string& dir);

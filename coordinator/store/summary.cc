@@ -1,6 +1,7 @@
 #include "coordinator/store/summary.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/json_writer.h"
@@ -210,35 +211,49 @@ absl::Status WriteSummary(Disk* disk, const std::string& dir, const RunSummary& 
   return disk->WriteWhole(absl::StrCat(dir, "/", kSummaryFile), SummaryJson(summary));
 }
 
-absl::Status TallyFromLogs(Disk* disk, const std::string& dir,
-                           const std::vector<TokenPrices>& prices,
-                           std::vector<RunSummary::Model>* models) {
+absl::StatusOr<RunTally> RunTally::Make(Disk* disk, const std::string& dir,
+                                        std::vector<TokenPrices> prices) {
   HR_ASSIGN_OR_RETURN(const RunIdentity identity, ReadRunIdentity(disk, dir));
-  if (identity.models != static_cast<int64_t>(models->size()) || prices.size() != models->size()) {
+  if (identity.models != static_cast<int64_t>(prices.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(dir, " is a run of ", identity.models, " models, not of ", models->size()));
+        absl::StrCat(dir, " is a run of ", identity.models, " models, not of ", prices.size()));
   }
-  for (RunSummary::Model& model : *models) {
-    model.tally = Tally();
-    model.tally.items = identity.rows;
+  return RunTally(std::move(prices), identity.rows);
+}
+
+RunTally::RunTally(std::vector<TokenPrices> prices, int64_t rows)
+    : prices_(std::move(prices)), tallies_(prices_.size()) {
+  for (Tally& tally : tallies_) tally.items = rows;
+}
+
+void RunTally::Add(const ResultLineKey& key, const ResultFields* fields) {
+  Tally& tally = tallies_[key.item.value() % tallies_.size()];
+  if (fields != nullptr) {
+    tally.Add(*fields);
+  } else {
+    ResultFields by_key;
+    by_key.error_class = key.error_class;
+    tally.Add(by_key);
   }
-  ResultLineParser parser;
-  ResultFields fields;
+}
+
+std::vector<Tally> RunTally::Finish() && {
+  for (size_t i = 0; i < tallies_.size(); ++i) {
+    tallies_[i].cost_usd = CostUsd(tallies_[i], prices_[i]);
+  }
+  return std::move(tallies_);
+}
+
+absl::StatusOr<std::vector<Tally>> TallyFromLogs(Disk* disk, const std::string& dir,
+                                                 std::vector<TokenPrices> prices) {
+  HR_ASSIGN_OR_RETURN(RunTally tally, RunTally::Make(disk, dir, std::move(prices)));
   const absl::StatusOr<RunCheck> check =
-      ReadRun(disk, dir, [&](absl::string_view line, const ResultLineKey& key) {
-        // One unreadable line must not spoil the totals: it counts by its key alone.
-        if (!parser.Parse(line, &fields).ok()) {
-          fields = ResultFields();
-          fields.error_class = key.error_class;
-        }
-        (*models)[key.item.value() % models->size()].tally.Add(fields);
+      ReadRunFields(disk, dir, [&](const ResultLineKey& key, const ResultFields* fields) {
+        tally.Add(key, fields);
         return absl::OkStatus();
       });
   if (!check.ok()) return check.status();
-  for (size_t i = 0; i < models->size(); ++i) {
-    (*models)[i].tally.cost_usd = CostUsd((*models)[i].tally, prices[i]);
-  }
-  return absl::OkStatus();
+  return std::move(tally).Finish();
 }
 
 }  // namespace headrace

@@ -16,6 +16,7 @@
 #include "common/base/histogram.h"
 #include "common/outcome/error_class.h"
 #include "common/outcome/result_fields.h"
+#include "common/outcome/result_line.h"
 #include "coordinator/store/disk.h"
 
 namespace headrace {
@@ -90,12 +91,30 @@ struct RunSummary {
 std::string SummaryJson(const RunSummary& summary);
 absl::Status WriteSummary(Disk* disk, const std::string& dir, const RunSummary& summary);
 
-// Fills in the tallies of `models`, whose names and order are those of the job, from the logs of
-// `dir`: after a restart this is the only place that knows all items. Replaces what they held. Cost
-// by `prices`, one per model.
-absl::Status TallyFromLogs(Disk* disk, const std::string& dir,
-                           const std::vector<TokenPrices>& prices,
-                           std::vector<RunSummary::Model>* models);
+// Counts the lines of a run (ReadRunFields) model by model: after a restart its logs are the only
+// place that knows all items.
+class RunTally {
+ public:
+  // `prices`: one per model of the job, in its order. InvalidArgument when the run in `dir` has
+  // other models.
+  static absl::StatusOr<RunTally> Make(Disk* disk, const std::string& dir,
+                                       std::vector<TokenPrices> prices);
+
+  // A line that cannot be read (nullptr) counts by its key alone: it must not spoil the totals.
+  void Add(const ResultLineKey& key, const ResultFields* fields);
+  // One per model, with items and cost.
+  std::vector<Tally> Finish() &&;
+
+ private:
+  RunTally(std::vector<TokenPrices> prices, int64_t rows);
+
+  std::vector<TokenPrices> prices_;
+  std::vector<Tally> tallies_;
+};
+
+// The same for all lines of `dir`, read for this alone.
+absl::StatusOr<std::vector<Tally>> TallyFromLogs(Disk* disk, const std::string& dir,
+                                                 std::vector<TokenPrices> prices);
 
 }  // namespace headrace
 

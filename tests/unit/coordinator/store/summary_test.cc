@@ -1,10 +1,12 @@
 #include "coordinator/store/summary.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/store/results_csv.h"
 #include "coordinator/store/run_reader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -99,21 +101,75 @@ TEST(Summary, IsCountedAgainFromTheLogs) {
                    absl::StrCat(Line(0, ErrorClass::kNone, 100), Line(0, ErrorClass::kNone, 100),
                                 Line(2, ErrorClass::kNone, std::nullopt)));
   disk->SetContent("run/errors.jsonl", Line(1, ErrorClass::kAuth, std::nullopt));
-  std::vector<RunSummary::Model> models(2);
   const TokenPrices prices = {.input_usd = 1.0, .output_usd = 1.0, .cached_usd = {}};
-  ASSERT_EQ(TallyFromLogs(disk.get(), kDir, {prices, TokenPrices()}, &models), absl::OkStatus());
-  EXPECT_EQ(models[0].tally.items, 3);
-  EXPECT_EQ(models[0].tally.ok, 2);
-  EXPECT_EQ(models[0].tally.missing(), 1);
-  EXPECT_EQ(models[0].tally.prompt_tokens, 100);
-  EXPECT_EQ(models[0].tally.items_without_usage, 1);
-  EXPECT_EQ(models[0].tally.total_us.count(), 2);
-  EXPECT_DOUBLE_EQ(*models[0].tally.cost_usd, 101e-6);
-  EXPECT_EQ(models[1].tally.failed_by_class.at(ErrorClass::kAuth), 1);
-  EXPECT_EQ(models[1].tally.attempts, 2);
-  EXPECT_EQ(models[1].tally.cost_usd, std::nullopt);
-  EXPECT_EQ(TallyFromLogs(disk.get(), kDir, {prices}, &models).code(),
+  const auto tallies = TallyFromLogs(disk.get(), kDir, {prices, TokenPrices()});
+  ASSERT_TRUE(tallies.ok()) << tallies.status();
+  EXPECT_EQ((*tallies)[0].items, 3);
+  EXPECT_EQ((*tallies)[0].ok, 2);
+  EXPECT_EQ((*tallies)[0].missing(), 1);
+  EXPECT_EQ((*tallies)[0].prompt_tokens, 100);
+  EXPECT_EQ((*tallies)[0].items_without_usage, 1);
+  EXPECT_EQ((*tallies)[0].total_us.count(), 2);
+  EXPECT_DOUBLE_EQ(*(*tallies)[0].cost_usd, 101e-6);
+  EXPECT_EQ((*tallies)[1].failed_by_class.at(ErrorClass::kAuth), 1);
+  EXPECT_EQ((*tallies)[1].attempts, 2);
+  EXPECT_EQ((*tallies)[1].cost_usd, std::nullopt);
+  EXPECT_EQ(TallyFromLogs(disk.get(), kDir, {prices}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// A line of right checksum that is no JSON.
+std::string UnreadableLine(uint64_t item) {
+  ResultLine line;
+  line.item = ItemId(item);
+  line.error_class = ErrorClass::kTimeout;
+  line.http_status = 500;
+  line.body = "\"";  // a quote that is never closed
+  std::string out;
+  AppendResultLine(line, &out);
+  return out + "\n";
+}
+
+TEST(ReadRunFields, AFullDiskUnderTheCsvDoesNotSpoilTheTallyOfTheSamePass) {
+  const auto disk = DiskWithRun(3, 1);
+  disk->SetContent("run/results.csv", "old");
+  disk->SetContent("run/results.jsonl",
+                   absl::StrCat(Line(0, ErrorClass::kNone, 7), Line(1, ErrorClass::kNone, 8)));
+  auto tally = RunTally::Make(disk.get(), kDir, {TokenPrices()});
+  ASSERT_TRUE(tally.ok()) << tally.status();
+  ResultsCsv csv(disk.get(), kDir, CsvOptions());
+  disk->FailNth(FaultDisk::Call::kAppend, 1, absl::ResourceExhaustedError("full"), 5);
+  const auto check =
+      ReadRunFields(disk.get(), kDir, [&](const ResultLineKey& key, const ResultFields* fields) {
+        tally->Add(key, fields);
+        csv.Add(fields).IgnoreError();
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_EQ((*std::move(tally)).Finish()[0].prompt_tokens, 15);
+  EXPECT_EQ(std::move(csv).Finish().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(disk->Content("run/results.csv"), "old");
+}
+
+TEST(ReadRunFields, AnUnreadableLineCountsByItsKeyAndHasNoRow) {
+  const auto disk = DiskWithRun(2, 1);
+  disk->SetContent("run/results.jsonl", Line(0, ErrorClass::kNone, 7));
+  disk->SetContent("run/errors.jsonl", UnreadableLine(1));
+  auto tally = RunTally::Make(disk.get(), kDir, {TokenPrices()});
+  ASSERT_TRUE(tally.ok()) << tally.status();
+  ResultsCsv csv(disk.get(), kDir, CsvOptions());
+  const auto check =
+      ReadRunFields(disk.get(), kDir, [&](const ResultLineKey& key, const ResultFields* fields) {
+        tally->Add(key, fields);
+        return csv.Add(fields);
+      });
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_EQ(check->damaged, 1);
+  EXPECT_EQ(check->failed, 1);
+  EXPECT_EQ((*std::move(tally)).Finish()[0].failed_by_class.at(ErrorClass::kTimeout), 1);
+  ASSERT_EQ(std::move(csv).Finish(), absl::OkStatus());
+  const std::string content = disk->Content("run/results.csv");
+  EXPECT_EQ(std::count(content.begin(), content.end(), '\n'), 2) << content;  // header, one row
 }
 
 TEST(VerifyRun, ListsWhatIsMissingRepeatedForeignAndDamaged) {
