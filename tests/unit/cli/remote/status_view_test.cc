@@ -106,7 +106,7 @@ TEST(StatusView, TextOfAPeerCannotDriveTheTerminal) {
   const std::string table = RenderStatus("a:1", status);
   EXPECT_THAT(table, Not(HasSubstr("\x1b")));
   EXPECT_THAT(table, Not(HasSubstr("\x07")));
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 8);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 9);
 }
 
 TEST(StatusView, OnlyAJobThatWillDoNothingMoreHasEnded) {
