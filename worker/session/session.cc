@@ -115,7 +115,9 @@ Task<absl::Status> Worker::Handshake(Session* session) {
   if (!sent) {
     const absl::Status& status = session->stream->status();
     if (IsFinal(status)) co_return status;
-    co_return absl::UnavailableError("the coordinator closed the session before hello");
+    co_return absl::UnavailableError(status.message().empty()
+                                         ? "the coordinator closed the session before hello"
+                                         : status.message());
   }
   // A worker that drains still delivers what it has.
   const bool deliver = session->drain_token.stopped() && !idle();
