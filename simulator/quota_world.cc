@@ -149,7 +149,7 @@ void ReadHeaders(World* world, quota::Admission* admission, const quota::Ticket&
     quota::Observation observation;
     observation.dimension = static_cast<Dimension>(kind);
     observation.limit = state.limit;
-    observation.used = state.limit - state.remaining;
+    observation.used = state.used;
     observation.reset = state.reset;
     observation.sent_at = sent_at;
     observation.expected = ticket.expected[static_cast<size_t>(kind)];

@@ -11,6 +11,7 @@ namespace {
 
 // A limit that the provider lowered and raises again: 2.7 % a minute, as after a cut (model.cc).
 constexpr int64_t kCapGrowth = 7;
+constexpr int64_t kOutsideMargin = 16;  // 6 % of a window that is shared; chosen
 constexpr absl::Duration kDay = absl::Hours(24);
 
 int64_t ShareOf(int64_t part, int64_t whole) {
@@ -71,11 +72,19 @@ int64_t RateLimit::Share(int64_t pool_share) const {
   return std::min({pool_share, cap_.value(), ramp_.value()});
 }
 
-int64_t RateLimit::Room() const {
+int64_t RateLimit::ShareAt(int64_t now_us, int64_t pool_share) const {
+  GrowingShare cap = cap_;
+  cap.Grow(now_us);
+  return std::min({pool_share, cap.value(), ramp_.value()});
+}
+
+int64_t RateLimit::Room(int64_t at_us) const {
   const int64_t share = cap_.value();
-  if (share == kFullShare) return ring_->size();
-  return std::max<int64_t>(
-      1, ring_->size() / kFullShare * share + ring_->size() % kFullShare * share / kFullShare);
+  int64_t room =
+      ring_->size() / kFullShare * share + ring_->size() % kFullShare * share / kFullShare;
+  // What others use is seen a second or two late.
+  if (at_us < outside_until_us_) room -= room / kOutsideMargin;
+  return std::max<int64_t>(1, room);
 }
 
 void RateLimit::Pace(int64_t gate_until_us, Fitting* fitting) const {
@@ -86,7 +95,7 @@ void RateLimit::Pace(int64_t gate_until_us, Fitting* fitting) const {
 
 void RateLimit::FitWindow(int64_t cost, Fitting* fitting) const {
   if (!ring_) return;
-  const int64_t at_us = ring_->FitAt(fitting->at_us, cost, Room());
+  const int64_t at_us = ring_->FitAt(fitting->at_us, cost, Room(fitting->at_us));
   if (at_us > fitting->at_us) *fitting = Fitting{at_us, dimension()};
 }
 
@@ -115,6 +124,7 @@ int64_t RateLimit::Used(int64_t at_us, int64_t share) const {
 void RateLimit::ChargeOutside(int64_t now_us, int64_t units, int64_t share) {
   if (ring_) {
     ring_->Add(now_us, units);
+    if (paced_) outside_until_us_ = now_us + ring_->width_us();
   } else {
     bucket_.ChargeOutside(now_us, bucket_.Ticks(units, share));
   }

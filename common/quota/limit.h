@@ -53,6 +53,8 @@ class RateLimit {
 
   // The share of the limit in use, when the pool's own share is `pool_share`.
   int64_t Share(int64_t pool_share) const;
+  // The same at a later time, for people.
+  int64_t ShareAt(int64_t now_us, int64_t pool_share) const;
   // Delays `fitting` to when a request fits by pacing, and by window.
   void Pace(int64_t gate_until_us, Fitting* fitting) const;
   void FitWindow(int64_t cost, Fitting* fitting) const;
@@ -70,14 +72,15 @@ class RateLimit {
   void ChargeOutside(int64_t now_us, int64_t units, int64_t share);
 
  private:
-  int64_t Room() const;
+  int64_t Room(int64_t at_us) const;
 
   bool paced_;
   int64_t whole_limit_;  // 0: limit() is the whole one
   Bucket bucket_;        // of a day: only its numbers
   std::optional<Ring> ring_;
   Ramp ramp_;
-  GrowingShare cap_;  // of the limit, by the provider's own word
+  GrowingShare cap_;              // of the limit, by the provider's own word
+  int64_t outside_until_us_ = 0;  // a window after somebody else was last seen in it
 };
 
 }  // namespace headrace::quota

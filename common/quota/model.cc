@@ -60,8 +60,9 @@ FlowKey FlowOf(const ReserveRequest& request) { return FlowKey{request.job_id, r
 bool SameLimits(const PoolSpec& a, const PoolSpec& b) {
   const auto same = [](const DimensionSpec& x, const DimensionSpec& y) {
     return x.dimension == y.dimension && x.mechanics == y.mechanics && x.limit == y.limit &&
-           x.period == y.period && x.burst == y.burst && x.window == y.window &&
-           x.guard == y.guard && x.ramp_start == y.ramp_start && x.ramp_growth == y.ramp_growth;
+           x.whole_limit == y.whole_limit && x.period == y.period && x.burst == y.burst &&
+           x.window == y.window && x.guard == y.guard && x.ramp_start == y.ramp_start &&
+           x.ramp_growth == y.ramp_growth;
   };
   return a.utilisation == b.utilisation && a.reservation_timeout == b.reservation_timeout &&
          std::equal(a.dimensions.begin(), a.dimensions.end(), b.dimensions.begin(),

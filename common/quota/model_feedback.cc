@@ -26,8 +26,11 @@ constexpr int64_t kSnapshotWaitUs = 5'000'000;  // limited_by speaks of the last
 // What is seen beyond our own use is noise below this part of the limit: Anthropic rounds to 1,000
 // of limits that are mostly above 200,000, and requests overtake each other. Chosen.
 constexpr int64_t kNoiseParts = 200;
-// Providers say resets in whole seconds.
-constexpr int64_t kResetSlackUs = 1'000'000;
+// Resets are mostly in whole seconds; then the window may have begun a second earlier.
+constexpr int64_t kSecondUs = 1'000'000;
+// A log that slides says a whole window after every call; only a counter says less. Where it has
+// just begun, there is little to see.
+constexpr int64_t kLeastIntoWindowUs = 2 * kSecondUs;
 
 constexpr size_t Index(Dimension dimension) { return static_cast<size_t>(dimension); }
 int64_t ToUs(MonoTime time) { return time.nanos() / 1000; }
@@ -120,8 +123,10 @@ void PoolModel::Observe(MonoTime now, const Observation& observation) {
   if (limit == limits_.end()) return;
   const size_t i = Index(limit->dimension());
   if (observation.limit && *observation.limit > 0) {
-    limit->cap().SetCeiling(now_us, ShareOf(*observation.limit, limit->limit()));
+    limit->cap().SetCeiling(now_us, ShareOf(*observation.limit, limit->largest()));
   }
+  // What one worker's part of a limit should be used by, the provider does not say.
+  if (limit->largest() > limit->limit()) return;
   // Samples of before the last correction, or of before a gate opened, speak of another level.
   const int64_t sent_us = std::min(ToUs(observation.sent_at), now_us);
   if (!observation.used || sent_us <= observed_us_[i] || sent_us < gate_until_us_) return;
@@ -129,10 +134,11 @@ void PoolModel::Observe(MonoTime now, const Observation& observation) {
   if (limit->windowed() && !limit->daily()) {
     // The provider counts from the start of its window, which it has just told.
     if (!observation.reset) return;
-    const int64_t reset_us = std::clamp<int64_t>(absl::ToInt64Microseconds(*observation.reset), 0,
-                                                 limit->ring().width_us());
-    expected = limit->ring().Between(sent_us + reset_us - limit->ring().width_us() - kResetSlackUs,
-                                     sent_us);
+    const int64_t width_us = limit->ring().width_us();
+    const int64_t reset_us = absl::ToInt64Microseconds(*observation.reset);
+    if (reset_us < 0 || reset_us > width_us - kLeastIntoWindowUs) return;
+    const int64_t slack_us = reset_us % kSecondUs == 0 ? kSecondUs : 0;
+    expected = limit->ring().Between(sent_us + reset_us - width_us - slack_us, sent_us);
   }
   const int64_t excess = std::min(*observation.used, limit->limit()) - expected;
   if (excess <= std::max<int64_t>(1, limit->limit() / kNoiseParts)) return;
@@ -160,7 +166,7 @@ PoolSnapshot PoolModel::Snapshot(MonoTime now) const {
   rate.Grow(now_us);
   capacity.Grow(now_us);
   int64_t share = rate.value();
-  for (const RateLimit& limit : limits_) share = std::min(share, limit.Share(share));
+  for (const RateLimit& limit : limits_) share = limit.ShareAt(now_us, share);
   snapshot.rate_share = static_cast<double>(share) / kFullShare;
   snapshot.capacity_share = static_cast<double>(capacity.value()) / kFullShare;
   snapshot.expired = expired_;

@@ -2,12 +2,85 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+
 namespace headrace::quota {
 namespace {
 
 int64_t Excess(const Observation& observation) { return *observation.used - observation.expected; }
 
+// A level that takes longer than this to drain in full is a day's: 200,000 of 200,000 used and a
+// reset of minutes is a minute's, 1 of 10,000 used and a reset of 8.64 s a day's (quota.md 1.4).
+constexpr double kLongestMinute = 600;
+
+bool IsOfADay(const LimitWords& words) {
+  if (!words.reset) return false;
+  if (*words.reset > absl::Minutes(10)) return true;
+  if (!words.limit || !words.remaining || *words.remaining >= *words.limit) return false;
+  // Of a counter that starts anew, the reset says nothing of the level; it is at most its window.
+  const double used = static_cast<double>(*words.limit - *words.remaining);
+  const double drains =
+      absl::ToDoubleSeconds(*words.reset) / used * static_cast<double>(*words.limit);
+  return drains > kLongestMinute && *words.reset > absl::Seconds(61);
+}
+
+Dimension OfTheDay(Dimension dimension) {
+  return dimension == Dimension::kRequests ? Dimension::kRequestsPerDay : Dimension::kTokensPerDay;
+}
+
+std::optional<int64_t> NumberAfter(absl::string_view text, absl::string_view word) {
+  const size_t at = text.find(word);
+  if (at == absl::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + word.size());
+  while (!text.empty() && (text.front() == ' ' || text.front() == ':')) text.remove_prefix(1);
+  int64_t value = 0;
+  size_t digits = 0;
+  for (; digits < text.size() && digits < 15; ++digits) {
+    if (!absl::ascii_isdigit(static_cast<unsigned char>(text[digits]))) break;
+    value = value * 10 + (text[digits] - '0');
+  }
+  if (digits == 0 || digits == 15) return std::nullopt;
+  return value;
+}
+
 }  // namespace
+
+std::optional<Observation> Observe(const LimitWords& words, const Costs& reserved,
+                                   const Costs& expected, MonoTime sent_at, bool taken) {
+  if (!words.limit) return std::nullopt;
+  const bool of_a_day = IsOfADay(words);
+  Observation observation;
+  observation.dimension = of_a_day ? OfTheDay(words.dimension) : words.dimension;
+  observation.limit = words.limit;
+  if (words.remaining) observation.used = std::max<int64_t>(0, *words.limit - *words.remaining);
+  observation.reset = words.reset;
+  observation.sent_at = sent_at;
+  const size_t i = static_cast<size_t>(words.dimension);
+  observation.expected = expected[static_cast<size_t>(observation.dimension)];
+  if (!taken) observation.expected -= reserved[i];
+  return observation;
+}
+
+std::optional<ThrottleFigures> ReadThrottleFigures(absl::string_view message) {
+  const std::optional<int64_t> limit = NumberAfter(message, "Limit");
+  const std::optional<int64_t> used = NumberAfter(message, "Used");
+  const std::optional<int64_t> requested = NumberAfter(message, "Requested");
+  if (!limit || !used || !requested) return std::nullopt;
+  return ThrottleFigures{*limit, *used, *requested};
+}
+
+Observation Observe(const ThrottleFigures& figures, Dimension dimension, const Costs& reserved,
+                    const Costs& expected, MonoTime sent_at) {
+  const size_t i = static_cast<size_t>(dimension);
+  Observation observation;
+  observation.dimension = dimension;
+  observation.limit = figures.limit;
+  observation.used = figures.used;
+  observation.expected = expected[i] - reserved[i];
+  observation.sent_at = sent_at;
+  observation.exact = true;
+  return observation;
+}
 
 std::optional<Observation> Observations::Add(MonoTime now, const Observation& observation) {
   Gathered& gathered = gathered_[static_cast<size_t>(observation.dimension)];

@@ -8,11 +8,40 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/time.h"
 #include "common/quota/pool_store.h"
 #include "common/quota/quota.h"
 
 namespace headrace::quota {
+
+// What response headers say of one limit.
+struct LimitWords {
+  Dimension dimension = Dimension::kRequests;
+  std::optional<int64_t> limit{};
+  std::optional<int64_t> remaining{};
+  std::optional<absl::Duration> reset{};
+};
+
+// What an answer to a call that reserved `reserved`, and with which `expected` should be used,
+// shows of a limit. `taken`: the provider took the call, so its figures have it in. Absent where
+// the words say nothing. Words about a day (OpenAI and Groq say the day's requests where those are
+// shorter) become an observation of the day.
+std::optional<Observation> Observe(const LimitWords& words, const Costs& reserved,
+                                   const Costs& expected, MonoTime sent_at, bool taken);
+
+// "Limit 50000, Used 47949, Requested 3006" of a 429: exact, and what the provider takes a call
+// for.
+struct ThrottleFigures {
+  int64_t limit = 0;
+  int64_t used = 0;
+  int64_t requested = 0;
+};
+// Absent unless all three are there.
+std::optional<ThrottleFigures> ReadThrottleFigures(absl::string_view message);
+Observation Observe(const ThrottleFigures& figures, Dimension dimension, const Costs& reserved,
+                    const Costs& expected, MonoTime sent_at);
 
 class Observations {
  public:
@@ -26,7 +55,7 @@ class Observations {
   // fewer: it also moves more slowly.
   static constexpr size_t kEnough = 8;
   static constexpr absl::Duration kEvery = absl::Seconds(1);
-  static constexpr absl::Duration kAtMost = absl::Seconds(5);  // with less than enough
+  static constexpr absl::Duration kAtMost = absl::Seconds(2);  // with less than enough
 
   struct Gathered {
     std::vector<Observation> samples;  // at most kMost

@@ -44,7 +44,7 @@ enum class Mechanics : uint8_t {
 struct DimensionSpec {
   Dimension dimension = Dimension::kRequests;
   Mechanics mechanics = Mechanics::kBucket;
-  int64_t limit = 0;                               // units per period, or slots; > 0
+  int64_t limit = 0;  // units per period, or slots; > 0
   // Of the provider, where `limit` is one worker's part of it: only what is larger than this never
   // fits. 0: `limit` is all.
   int64_t whole_limit = 0;

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "common/quota/memory_store.h"
 #include "common/quota/quota.h"
 #include "tests/unit/common/quota/harness.h"
 
@@ -31,33 +30,85 @@ TEST(ValidatePool, EveryNumberOutOfRangeIsNamed) {
 }
 
 TEST(DefaultCharging, FollowsTheProviderAndTheHost) {
-  EXPECT_EQ(DefaultCharging("anthropic"), Charging::kActuals);
-  EXPECT_EQ(DefaultCharging("openai"), Charging::kLargerOf);
-  EXPECT_EQ(DefaultCharging("openai", "https://api.openai.com/v1"), Charging::kLargerOf);
-  EXPECT_EQ(DefaultCharging("openai", "https://x.openai.azure.com/openai"), Charging::kSum);
-  EXPECT_EQ(DefaultCharging("openai", "http://127.0.0.1:8000/v1"), Charging::kLargerOf);
-  EXPECT_EQ(DefaultCharging("mistral"), Charging::kSum);
-  EXPECT_EQ(DefaultCharging("something"), Charging::kActuals);
+  EXPECT_EQ(DefaultCharging("anthropic").charging, Charging::kActuals);
+  EXPECT_EQ(DefaultCharging("openai").charging, Charging::kLargerOf);
+  EXPECT_EQ(DefaultCharging("openai", "https://api.openai.com/v1").charging, Charging::kLargerOf);
+  EXPECT_EQ(DefaultCharging("openai", "https://x.openai.azure.com/openai").charging,
+            Charging::kSum);
+  EXPECT_EQ(DefaultCharging("openai", "http://127.0.0.1:8000/v1").charging, Charging::kLargerOf);
+  EXPECT_EQ(DefaultCharging("mistral").charging, Charging::kSum);
+  EXPECT_EQ(DefaultCharging("something").charging, Charging::kActuals);
 }
 
 TEST(EstimateCosts, FollowTheChargingRule) {
   const TokenEstimate estimate{.input = 100, .output = 40};
-  EXPECT_EQ(EstimateCosts(estimate, 512, Charging::kActuals), (Costs{1, 140, 100, 40, 1}));
-  EXPECT_EQ(EstimateCosts(estimate, 512, Charging::kLargerOf), (Costs{1, 512, 100, 40, 1}));
-  EXPECT_EQ(EstimateCosts(estimate, 64, Charging::kLargerOf), (Costs{1, 140, 100, 40, 1}));
-  EXPECT_EQ(EstimateCosts(estimate, 512, Charging::kSum), (Costs{1, 612, 100, 40, 1}));
-  EXPECT_EQ(EstimateCosts(estimate, 10, Charging::kActuals), (Costs{1, 110, 100, 10, 1}));
-  EXPECT_EQ(EstimateCosts(estimate, std::nullopt, Charging::kSum), (Costs{1, 140, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 512, ChargeRules{.charging = Charging::kActuals}),
+            (Costs{1, 140, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 512, ChargeRules{.charging = Charging::kLargerOf}),
+            (Costs{1, 512, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 64, ChargeRules{.charging = Charging::kLargerOf}),
+            (Costs{1, 140, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 512, ChargeRules{.charging = Charging::kSum}),
+            (Costs{1, 612, 100, 40, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, 10, ChargeRules{.charging = Charging::kActuals}),
+            (Costs{1, 110, 100, 10, 1}));
+  EXPECT_EQ(EstimateCosts(estimate, std::nullopt, ChargeRules{.charging = Charging::kSum}),
+            (Costs{1, 140, 100, 40, 1}));
 }
 
 TEST(ActualCosts, AreRefundedOnlyWhereTheProviderRefunds) {
   const Costs reserved = {1, 512, 100, 40, 1};
-  EXPECT_EQ(ActualCosts(reserved, 90, 30, Charging::kActuals), (Costs{1, 120, 90, 30, 1}));
-  EXPECT_EQ(ActualCosts(reserved, 90, 30, Charging::kLargerOf), (Costs{1, 512, 90, 30, 1}));
-  EXPECT_EQ(ActualCosts(reserved, 600, 30, Charging::kLargerOf), (Costs{1, 630, 600, 30, 1}));
-  EXPECT_EQ(ActualCosts(reserved, std::nullopt, std::nullopt, Charging::kActuals), reserved);
-  EXPECT_EQ(ActualCosts(reserved, 90, std::nullopt, Charging::kActuals),
+  EXPECT_EQ(ActualCosts(reserved, 90, 30, ChargeRules{.charging = Charging::kActuals}),
+            (Costs{1, 120, 90, 30, 1}));
+  EXPECT_EQ(ActualCosts(reserved, 90, 30, ChargeRules{.charging = Charging::kLargerOf}),
+            (Costs{1, 512, 90, 30, 1}));
+  EXPECT_EQ(ActualCosts(reserved, 600, 30, ChargeRules{.charging = Charging::kLargerOf}),
+            (Costs{1, 630, 600, 30, 1}));
+  EXPECT_EQ(ActualCosts(reserved, std::nullopt, std::nullopt,
+                        ChargeRules{.charging = Charging::kActuals}),
+            reserved);
+  EXPECT_EQ(ActualCosts(reserved, 90, std::nullopt, ChargeRules{.charging = Charging::kActuals}),
             (Costs{1, 512, 90, 40, 1}));
+}
+
+TEST(ChargeRules, FollowTheProfileTheModelAndTheDialect) {
+  EXPECT_TRUE(DefaultCharging("anthropic").cached_input_is_free);
+  EXPECT_TRUE(DefaultCharging("anthropic", "http://gateway:1234").cached_input_is_free);
+  EXPECT_FALSE(
+      ChargeRulesOf("anthropic", "anthropic", "", "claude-3-5-haiku-latest").cached_input_is_free);
+  EXPECT_EQ(ChargeRulesOf("bedrock", "anthropic", "", "us.anthropic.claude-opus-4-8").output_factor,
+            15);
+  EXPECT_EQ(ChargeRulesOf("bedrock", "anthropic", "", "claude-sonnet-4-5").output_factor, 5);
+  EXPECT_EQ(ChargeRulesOf("bedrock", "openai", "", "nova-pro").output_factor, 1);
+  EXPECT_EQ(ChargeRulesOf("azure", "openai", "http://proxy/v1", "x").charging, Charging::kSum);
+  EXPECT_EQ(ChargeRulesOf("auto", "openai", "https://api.groq.com/openai/v1", "x").charging,
+            Charging::kActuals);
+}
+
+TEST(ChargeRules, OfBedrockHoldMaxTokensAndSettleByTheModel) {
+  const ChargeRules rules = ChargeRulesOf("bedrock", "anthropic", "", "claude-sonnet-5");
+  const Costs reserved = EstimateCosts({.input = 100, .output = 40}, 512, rules);
+  EXPECT_EQ(reserved, (Costs{1, 612, 100, 512, 1}));
+  EXPECT_EQ(ActualCosts(reserved, 90, 30, rules, 50), (Costs{1, 340, 40, 300, 1}));
+}
+
+TEST(ChargeRules, OfMistralAndAzureCountAnUnsetMaximum) {
+  const TokenEstimate estimate{.input = 7, .output = 40};
+  EXPECT_EQ(EstimateCosts(estimate, std::nullopt, DefaultCharging("mistral"))[1], 32'007);
+  EXPECT_EQ(EstimateCosts(estimate, std::nullopt, DefaultCharging("azure"))[1], 23);
+  EXPECT_EQ(EstimateCosts(estimate, std::nullopt, DefaultCharging("openai"))[1], 47);
+}
+
+TEST(SettlementBy, CountsFailedCallsAsTheProviderDoes) {
+  const ChargeRules groq = ChargeRulesOf("groq", "openai", "", "");
+  const ChargeRules azure = ChargeRulesOf("azure", "openai", "", "");
+  const ChargeRules openai = ChargeRulesOf("openai", "openai", "", "");
+  EXPECT_EQ(SettlementBy(groq, Settlement::kRejected, true), Settlement::kNotSent);
+  EXPECT_EQ(SettlementBy(openai, Settlement::kRejected, true), Settlement::kRejected);
+  EXPECT_EQ(SettlementBy(azure, Settlement::kRejected, true), Settlement::kRejected);
+  EXPECT_EQ(SettlementBy(azure, Settlement::kRejected, false), Settlement::kUnknown);
+  EXPECT_EQ(SettlementBy(openai, Settlement::kRejected, false), Settlement::kRejected);
+  EXPECT_EQ(SettlementBy(groq, Settlement::kUnknown, true), Settlement::kUnknown);
 }
 
 TEST(SettledCosts, FollowTheTable) {

@@ -70,8 +70,8 @@ TEST(PoolModel, TheWholeLimitInOneRequestFitsAndOneMoreNeverDoes) {
   EXPECT_EQ(model.Reserve(At(0), Request(2, Tokens(60'000)), kHorizon).kind, Kind::kSendAt);
 }
 
-// With a quota divided among workers, a request larger than one worker's part is not larger than the
-// provider's limit.
+// With a quota divided among workers, a request larger than one worker's part is not larger than
+// the provider's limit.
 TEST(PoolModel, ARequestLargerThanAWorkersPartOfTheLimitFitsUpToTheWholeLimit) {
   DimensionSpec part = PerMinute(Dimension::kTokens, 6'000);
   part.whole_limit = 60'000;

@@ -80,7 +80,7 @@ Task<void> OneCall(ProviderRun* run) {
   features.messages = 1;
   Costs costs = Tokens(total);
   if (!run->options.exact) {
-    costs = EstimateCosts(run->estimator.Estimate(features), std::nullopt, Charging::kActuals);
+    costs = EstimateCosts(run->estimator.Estimate(features), std::nullopt, ChargeRules{});
   }
   ++run->attempts;
   Ticket ticket = co_await worker.admission.Admit(run->random.Below(3), 0, 1, costs, StopToken());
@@ -102,8 +102,8 @@ Task<void> OneCall(ProviderRun* run) {
   }
   const absl::Duration latency = run->options.latency * (0.5 + run->random.Unit());
   co_await Sleep(&worker.reactor, latency, StopToken());
-  const Charging charging =
-      run->options.provider.keeps_estimate ? Charging::kLargerOf : Charging::kActuals;
+  ChargeRules charging;
+  if (run->options.provider.keeps_estimate) charging.charging = Charging::kLargerOf;
   worker.admission.Settle(ticket, Settlement::kCharged,
                           ActualCosts(costs, input, output, charging));
   run->estimator.Learn(features, input, output);
