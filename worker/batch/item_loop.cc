@@ -219,9 +219,14 @@ void ItemLoop::SettleAndLearn(Progress* progress, const Attempt& attempt) {
       !cancelled
           ? reply.settlement
           : (attempt.result.sends > 0 ? quota::Settlement::kUnknown : quota::Settlement::kNotSent);
-  const quota::Costs actual = quota::ActualCosts(attempt.ticket.reserved, usage.prompt_tokens,
-                                                 usage.completion_tokens, model_->charging);
-  model_->pool->Settle(attempt.ticket, settlement, actual);
+  const quota::Costs actual =
+      quota::ActualCosts(attempt.ticket.reserved, usage.prompt_tokens, usage.completion_tokens,
+                         model_->charging, usage.cached_tokens);
+  const bool throttled =
+      reply.penalty == quota::Penalty::Kind::kRate || reply.penalty == quota::Penalty::Kind::kRamp;
+  model_->pool->Settle(attempt.ticket, quota::SettlementBy(model_->charging, settlement, throttled),
+                       actual);
+  if (attempt.result.stamps.sent.has_value()) Observe(attempt);
   if (usage.prompt_tokens.has_value() || usage.completion_tokens.has_value()) {
     model_->estimator->Learn(progress->built.features, usage.prompt_tokens,
                              usage.completion_tokens);
@@ -242,6 +247,32 @@ void ItemLoop::SettleAndLearn(Progress* progress, const Attempt& attempt) {
     penalty.text = reply.message;
     model_->pool->Penalize(penalty);
   }
+}
+
+// What the answer says about the limits; its figures are of when the provider took the call.
+void ItemLoop::Observe(const Attempt& attempt) {
+  const provider::RateHeaders& rate = attempt.reply.rate;
+  const std::pair<quota::Dimension, const provider::RateHeaders::Limit*> limits[] = {
+      {quota::Dimension::kRequests, &rate.requests},
+      {quota::Dimension::kTokens, &rate.tokens},
+      {quota::Dimension::kInputTokens, &rate.input_tokens},
+      {quota::Dimension::kOutputTokens, &rate.output_tokens}};
+  for (const auto& [dimension, said] : limits) {
+    const std::optional<quota::Observation> observation =
+        quota::Observe(quota::LimitWords{dimension, said->limit, said->remaining, said->reset},
+                       attempt.ticket.reserved, attempt.ticket.expected,
+                       *attempt.result.stamps.sent, attempt.reply.error_class == ErrorClass::kNone);
+    if (observation.has_value()) model_->pool->Observe(*observation);
+  }
+  const std::optional<quota::ThrottleFigures> figures =
+      attempt.reply.penalty == quota::Penalty::Kind::kRate
+          ? quota::ReadThrottleFigures(attempt.reply.message)
+          : std::nullopt;
+  if (!figures.has_value()) return;
+  const quota::Dimension dimension =
+      attempt.reply.penalty_dimension.value_or(quota::Dimension::kTokens);
+  model_->pool->Observe(quota::Observe(*figures, dimension, attempt.ticket.reserved,
+                                       attempt.ticket.expected, *attempt.result.stamps.sent));
 }
 
 ItemOutcome ItemLoop::NotStarted(Progress* progress, StopReason reason) {

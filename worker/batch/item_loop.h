@@ -21,6 +21,7 @@
 #include "common/quota/admission.h"
 #include "common/quota/costs.h"
 #include "common/quota/estimator.h"
+#include "common/quota/observations.h"
 #include "worker/batch/outcome.h"
 #include "worker/batch/retry_rule.h"
 #include "worker/http/http.h"
@@ -78,7 +79,7 @@ struct ModelRuntime {
   std::unique_ptr<provider::Codec> codec;
   http::Engine* client = nullptr;
   quota::Admission* pool = nullptr;
-  quota::Charging charging = quota::Charging::kActuals;
+  quota::ChargeRules charging;
   std::unique_ptr<quota::TokenEstimator> estimator;
 
   Semaphore starts;     // the line: items between their start and their admission
@@ -134,6 +135,7 @@ class ItemLoop {
   // Makes the attempt that was admitted, and settles it.
   Task<void> MakeAttempt(Progress* progress, StopToken call);
   Task<void> CallOnce(const Progress& progress, Attempt* attempt, StopToken call);
+  void Observe(const Attempt& attempt);
   void SettleAndLearn(Progress* progress, const Attempt& attempt);
   // item_hedge.cc: the attempt, and a second one beside it when it lasts far too long.
   bool MayHedge(const Progress& progress) const;
