@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
+#include "common/quota/profiles.h"
 #include "coordinator/job/nearest.h"
 
 namespace headrace {
@@ -153,13 +154,57 @@ Problem CheckModel(const ModelJob& model, const std::string& at) {
   return CheckHeaders(model, at);
 }
 
+Problem CheckMetering(const PoolJob& pool, const std::string& at) {
+  if (!pool.profile.empty() && pool.profile != "auto" &&
+      quota::FindProfile(pool.profile) == nullptr) {
+    std::vector<std::string> names = {"auto"};
+    for (const quota::Profile& profile : quota::AllProfiles()) names.emplace_back(profile.name);
+    return FieldError{at + ".profile",
+                      absl::StrCat("'", ExcerptUtf8(pool.profile, 40), "' is no known profile; ",
+                                   DidYouMean(pool.profile, names))};
+  }
+  static constexpr absl::string_view kWindows[] = {"continuous", "minute", "10s", "1s"};
+  const std::pair<absl::string_view, const std::string*> windows[] = {
+      {".window", &pool.window}, {".requests_window", &pool.requests_window}};
+  for (const auto& [name, window] : windows) {
+    if (window->empty() || quota::ParseCountedOver(*window)) continue;
+    return FieldError{absl::StrCat(at, name),
+                      absl::StrCat("'", ExcerptUtf8(*window, 40), "' is no window; ",
+                                   DidYouMean(*window, kWindows))};
+  }
+  static constexpr absl::string_view kCharges[] = {"actuals", "larger", "sum"};
+  if (!pool.charge.empty() && !quota::ParseCharging(pool.charge)) {
+    return FieldError{at + ".charge",
+                      absl::StrCat("'", ExcerptUtf8(pool.charge, 40), "' is no way to charge; ",
+                                   DidYouMean(pool.charge, kCharges))};
+  }
+  if (pool.utilisation != 0 && !(pool.utilisation >= 0.1 && pool.utilisation <= 1)) {
+    return FieldError{at + ".utilisation", "must be from 0.1 to 1"};
+  }
+  if (pool.ramp_growth != 0 && !(pool.ramp_growth >= 0.001 && pool.ramp_growth <= 1)) {
+    return FieldError{at + ".ramp_growth", "must be from 0.001 (0.1 % a minute) to 1"};
+  }
+  if (pool.ramp_start && (*pool.ramp_start < 0 || *pool.ramp_start > 1'000'000'000'000)) {
+    return FieldError{at + ".ramp_start", "must be from 0 (no ramp) to 1000G"};
+  }
+  for (const auto& [name, time] :
+       {std::pair(".guard", pool.guard), std::pair(".burst", pool.burst)}) {
+    if (time && (*time < absl::ZeroDuration() || *time > absl::Seconds(60))) {
+      return FieldError{at + name, "must be from 0s to 60s"};
+    }
+  }
+  return std::nullopt;
+}
+
 Problem CheckPool(const PoolJob& pool, const std::string& at) {
   if (Problem p = CheckName(at, pool.name)) return p;
   const std::pair<absl::string_view, int64_t> limits[] = {
       {"requests_per_minute", pool.requests_per_minute},
       {"tokens_per_minute", pool.tokens_per_minute},
       {"input_tokens_per_minute", pool.input_tokens_per_minute},
-      {"output_tokens_per_minute", pool.output_tokens_per_minute}};
+      {"output_tokens_per_minute", pool.output_tokens_per_minute},
+      {"requests_per_day", pool.requests_per_day},
+      {"tokens_per_day", pool.tokens_per_day}};
   for (const auto& [name, limit] : limits) {
     if (limit < 0 || limit > 1'000'000'000'000) {
       return FieldError{absl::StrCat(at, ".", name), "must be from 0 (no limit) to 1000G"};
@@ -169,7 +214,7 @@ Problem CheckPool(const PoolJob& pool, const std::string& at) {
     return FieldError{at + ".max_in_flight",
                       absl::StrCat("must be from 0 (no limit) to ", kMaxInFlight)};
   }
-  return std::nullopt;
+  return CheckMetering(pool, at);
 }
 
 Problem CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/units.h"
+#include "common/quota/profiles.h"
 #include "coordinator/job/check_job.h"
 #include "coordinator/job/job.h"
 #include "coordinator/job/yaml_json.h"
@@ -80,6 +81,21 @@ void FillPools(JobConfig* job) {
   }
 }
 
+// What the endpoints of a pool's models have in common.
+void FillProfiles(JobConfig* job) {
+  for (PoolJob& pool : job->pools) {
+    if (!pool.profile.empty() && pool.profile != "auto") continue;
+    const quota::Profile* common = nullptr;
+    for (const ModelJob& model : job->models) {
+      if (model.pool != pool.name) continue;
+      const quota::Profile* own = quota::ProfileOfEndpoint(model.provider, model.endpoint);
+      if (common == nullptr) common = own;
+      if (common != own) common = quota::FindProfile("generic");
+    }
+    pool.profile = common == nullptr ? "generic" : std::string(common->name);
+  }
+}
+
 absl::Status FillParams(JobConfig* job) {
   for (size_t i = 0; i < job->models.size(); ++i) {
     ModelJob& model = job->models[i];
@@ -114,6 +130,7 @@ absl::Status FinishJob(JobConfig* job) {
   if (job->output_dir.empty()) job->output_dir = absl::StrCat("runs/", job->name);
   FillLabels(job);
   FillPools(job);
+  FillProfiles(job);
   return absl::OkStatus();
 }
 

@@ -53,7 +53,19 @@ struct PoolJob {
   int64_t tokens_per_minute = 0;
   int64_t input_tokens_per_minute = 0;
   int64_t output_tokens_per_minute = 0;
+  int64_t requests_per_day = 0;
+  int64_t tokens_per_day = 0;
   int64_t max_in_flight = 0;
+  std::string profile;  // of common/quota/profiles.h; "auto" until the job is finished: by endpoint
+  // Empty, zero or absent, here and below: as the profile says.
+  std::string window;           // of tokens: "continuous", "minute", "10s", "1s"
+  std::string requests_window;  // of requests
+  std::optional<absl::Duration> guard;
+  std::optional<absl::Duration> burst;
+  double utilisation = 0;             // share of each rate limit that is used
+  std::optional<int64_t> ramp_start;  // tokens per minute that are free at once; 0: all
+  double ramp_growth = 0;             // per minute, as a share of what is open
+  std::string charge;                 // "actuals", "larger", "sum"
 
   bool operator==(const PoolJob&) const = default;
 };

@@ -24,9 +24,22 @@ constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",    
                                           "max_failed", "max_cost", "max_in_flight", "stragglers"};
 constexpr absl::string_view kDatasetKeys[] = {"path",     "prompt", "system",
                                               "expected", "id",     "limit"};
-constexpr absl::string_view kPoolKeys[] = {"requests_per_minute", "tokens_per_minute",
-                                           "input_tokens_per_minute", "output_tokens_per_minute",
-                                           "max_in_flight"};
+constexpr absl::string_view kPoolKeys[] = {"requests_per_minute",
+                                           "tokens_per_minute",
+                                           "input_tokens_per_minute",
+                                           "output_tokens_per_minute",
+                                           "requests_per_day",
+                                           "tokens_per_day",
+                                           "max_in_flight",
+                                           "profile",
+                                           "window",
+                                           "requests_window",
+                                           "guard",
+                                           "burst",
+                                           "utilisation",
+                                           "ramp_start",
+                                           "ramp_growth",
+                                           "charge"};
 constexpr absl::string_view kModelKeys[] = {"name",
                                             "label",
                                             "provider",
@@ -106,13 +119,38 @@ class JobReader {
       document_->lines[path] = pair.first.Mark().line + 1;
       HR_ASSIGN_OR_RETURN(const YamlFields fields,
                           YamlFields::Open(document_, pair.second, path, kPoolKeys));
-      HR_RETURN_IF_ERROR(fields.Read("requests_per_minute", &pool.requests_per_minute));
-      HR_RETURN_IF_ERROR(fields.Read("tokens_per_minute", &pool.tokens_per_minute));
-      HR_RETURN_IF_ERROR(fields.Read("input_tokens_per_minute", &pool.input_tokens_per_minute));
-      HR_RETURN_IF_ERROR(fields.Read("output_tokens_per_minute", &pool.output_tokens_per_minute));
-      HR_RETURN_IF_ERROR(fields.Read("max_in_flight", &pool.max_in_flight));
+      HR_RETURN_IF_ERROR(ReadPool(fields, &pool));
       job_->pools.push_back(std::move(pool));
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadPool(const YamlFields& fields, PoolJob* pool) {
+    HR_RETURN_IF_ERROR(fields.Read("requests_per_minute", &pool->requests_per_minute));
+    HR_RETURN_IF_ERROR(fields.Read("tokens_per_minute", &pool->tokens_per_minute));
+    HR_RETURN_IF_ERROR(fields.Read("input_tokens_per_minute", &pool->input_tokens_per_minute));
+    HR_RETURN_IF_ERROR(fields.Read("output_tokens_per_minute", &pool->output_tokens_per_minute));
+    HR_RETURN_IF_ERROR(fields.Read("requests_per_day", &pool->requests_per_day));
+    HR_RETURN_IF_ERROR(fields.Read("tokens_per_day", &pool->tokens_per_day));
+    HR_RETURN_IF_ERROR(fields.Read("max_in_flight", &pool->max_in_flight));
+    HR_RETURN_IF_ERROR(fields.Read("profile", &pool->profile));
+    HR_RETURN_IF_ERROR(fields.Read("window", &pool->window));
+    HR_RETURN_IF_ERROR(fields.Read("requests_window", &pool->requests_window));
+    HR_RETURN_IF_ERROR(ReadIfGiven(fields, "guard", &pool->guard));
+    HR_RETURN_IF_ERROR(ReadIfGiven(fields, "burst", &pool->burst));
+    HR_RETURN_IF_ERROR(fields.Read("utilisation", &pool->utilisation));
+    HR_RETURN_IF_ERROR(ReadIfGiven(fields, "ramp_start", &pool->ramp_start));
+    HR_RETURN_IF_ERROR(fields.Read("ramp_growth", &pool->ramp_growth));
+    return fields.Read("charge", &pool->charge);
+  }
+
+  template <typename T>
+  static absl::Status ReadIfGiven(const YamlFields& fields, absl::string_view key,
+                                  std::optional<T>* out) {
+    if (!fields.Find(key).has_value()) return absl::OkStatus();
+    T value{};
+    HR_RETURN_IF_ERROR(fields.Read(key, &value));
+    *out = value;
     return absl::OkStatus();
   }
 

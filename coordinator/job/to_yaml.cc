@@ -84,6 +84,23 @@ void WriteDataset(const DatasetJob& dataset, Writer* out) {
   out->Line(2, "limit", absl::StrCat(dataset.limit));
 }
 
+// Of these only what was given: the rest is the profile's.
+void WriteMetering(const PoolJob& pool, Writer* out) {
+  if (pool.requests_per_day > 0) {
+    out->Line(4, "requests_per_day", absl::StrCat(pool.requests_per_day));
+  }
+  if (pool.tokens_per_day > 0) out->Line(4, "tokens_per_day", absl::StrCat(pool.tokens_per_day));
+  out->OptionalText(4, "profile", pool.profile);
+  out->OptionalText(4, "window", pool.window);
+  out->OptionalText(4, "requests_window", pool.requests_window);
+  if (pool.guard) out->Line(4, "guard", Exact(*pool.guard));
+  if (pool.burst) out->Line(4, "burst", Exact(*pool.burst));
+  if (pool.utilisation > 0) out->Line(4, "utilisation", Number(pool.utilisation));
+  if (pool.ramp_start) out->Line(4, "ramp_start", absl::StrCat(*pool.ramp_start));
+  if (pool.ramp_growth > 0) out->Line(4, "ramp_growth", Number(pool.ramp_growth));
+  out->OptionalText(4, "charge", pool.charge);
+}
+
 void WritePools(const std::vector<PoolJob>& pools, Writer* out) {
   if (pools.empty()) return;
   out->Line(0, "pools", "");
@@ -94,6 +111,7 @@ void WritePools(const std::vector<PoolJob>& pools, Writer* out) {
     out->Line(4, "input_tokens_per_minute", absl::StrCat(pool.input_tokens_per_minute));
     out->Line(4, "output_tokens_per_minute", absl::StrCat(pool.output_tokens_per_minute));
     out->Line(4, "max_in_flight", absl::StrCat(pool.max_in_flight));
+    WriteMetering(pool, out);
   }
 }
 

@@ -48,6 +48,17 @@ v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options) {
     p->set_input_tokens_per_minute(pool.input_tokens_per_minute);
     p->set_output_tokens_per_minute(pool.output_tokens_per_minute);
     p->set_max_in_flight(pool.max_in_flight);
+    p->set_profile(pool.profile);
+    p->set_requests_per_day(pool.requests_per_day);
+    p->set_tokens_per_day(pool.tokens_per_day);
+    p->set_window(pool.window);
+    p->set_requests_window(pool.requests_window);
+    if (pool.guard) p->set_guard_ms(Millis(*pool.guard));
+    if (pool.burst) p->set_burst_ms(Millis(*pool.burst));
+    p->set_utilisation(pool.utilisation);
+    if (pool.ramp_start) p->set_ramp_start(*pool.ramp_start);
+    p->set_ramp_growth(pool.ramp_growth);
+    p->set_charge(pool.charge);
   }
   spec.set_on_failure(std::string(OnFailureName(job.on_failure)));
   // A share is of the whole job, which only the coordinator sees.

@@ -14,6 +14,7 @@
 #include "common/quota/memory_store.h"
 #include "worker/http/client.h"
 #include "worker/http/url.h"
+#include "worker/session/pool_description.h"
 
 namespace headrace {
 namespace {
@@ -32,31 +33,6 @@ absl::StatusOr<Secret> ReadKeyFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat("key file ", path, " is larger than a key"));
   }
   return Secret(std::move(text));
-}
-
-void AddBucket(quota::Dimension dimension, int64_t limit, quota::PoolSpec* spec) {
-  if (limit <= 0) return;
-  quota::DimensionSpec d;
-  d.dimension = dimension;
-  d.limit = limit;
-  spec->dimensions.push_back(d);
-}
-
-quota::PoolSpec ToPoolSpec(const v1::PoolSpec& pool) {
-  quota::PoolSpec spec;
-  spec.name = pool.name();
-  AddBucket(quota::Dimension::kRequests, pool.requests_per_minute(), &spec);
-  AddBucket(quota::Dimension::kTokens, pool.tokens_per_minute(), &spec);
-  AddBucket(quota::Dimension::kInputTokens, pool.input_tokens_per_minute(), &spec);
-  AddBucket(quota::Dimension::kOutputTokens, pool.output_tokens_per_minute(), &spec);
-  if (pool.max_in_flight() > 0) {
-    quota::DimensionSpec gauge;
-    gauge.dimension = quota::Dimension::kInFlight;
-    gauge.mechanics = quota::Mechanics::kGauge;
-    gauge.limit = pool.max_in_flight();
-    spec.dimensions.push_back(gauge);
-  }
-  return spec;
 }
 
 }  // namespace
@@ -84,9 +60,7 @@ absl::StatusOr<std::unique_ptr<quota::PoolStore>> RealEnvironment::MakePools(
     const v1::JobSpec& job) {
   std::vector<quota::PoolSpec> specs;
   for (const v1::PoolSpec& pool : job.pools()) {
-    quota::PoolSpec spec = ToPoolSpec(pool);
-    const absl::Status valid = quota::ValidatePool(spec);
-    if (!valid.ok()) return Annotate(valid, absl::StrCat("pool ", pool.name()));
+    HR_ASSIGN_OR_RETURN(quota::PoolSpec spec, ToPoolSpec(pool));
     specs.push_back(std::move(spec));
   }
   return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
@@ -96,7 +70,9 @@ std::vector<quota::PoolSpec> RealEnvironment::PoolsOfSharer(const v1::JobSpec& j
                                                             int64_t sharers) {
   std::vector<quota::PoolSpec> specs;
   for (const v1::PoolSpec& pool : job.pools()) {
-    quota::PoolSpec spec = ToPoolSpec(pool);
+    absl::StatusOr<quota::PoolSpec> made = ToPoolSpec(pool);
+    if (!made.ok()) continue;  // MakePools() has said so
+    quota::PoolSpec spec = *std::move(made);
     // Down to one call at a time: less would be a worker that never works.
     for (quota::DimensionSpec& d : spec.dimensions) {
       d.whole_limit = d.limit;

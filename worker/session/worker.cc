@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "worker/provider/codec.h"
+#include "worker/session/pool_description.h"
 #include "worker/session/worker_state.h"
 
 namespace headrace {
@@ -204,7 +205,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   m->on_account_stop = &Worker::OnAccountStop;
   m->context = this;
   m->hedge = spec.hedge();
-  m->charging = quota::DefaultCharging(model.provider(), model.endpoint());
+  m->charging = ChargeRulesOf(spec, model);
   m->estimator = std::make_unique<quota::TokenEstimator>(std::nullopt);
 
   provider::ModelConfig config;
