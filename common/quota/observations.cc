@@ -9,8 +9,9 @@ namespace {
 
 int64_t Excess(const Observation& observation) { return *observation.used - observation.expected; }
 
-// A level that takes longer than this to drain in full is a day's: 200,000 of 200,000 used and a
-// reset of minutes is a minute's, 1 of 10,000 used and a reset of 8.64 s a day's (quota.md 1.4).
+// A level that takes longer than this to drain in full is a day's (quota.md 1.4: 30 of 14,400 used
+// and a reset of 179.56 s). A short reset may also be the end of a minute that has just begun; then
+// the limit is taken as a minute's, which is at most another one than ours, and larger.
 constexpr double kLongestMinute = 600;
 
 bool IsOfADay(const LimitWords& words) {

@@ -108,6 +108,50 @@ retry: {max_retry_after: 1m}
   EXPECT_EQ(Parse("max_failed: 10").max_failed.count, 10);
 }
 
+TEST(ParseJob, HowAPoolCountsAndChargesIsRead) {
+  const JobConfig job = Parse(R"(
+pools:
+  main: {tokens_per_minute: 1M, requests_per_day: 10k, tokens_per_day: 5M, profile: azure, window: 10s,
+         requests_window: continuous, guard: 20ms, burst: 1s, utilisation: 0.9, ramp_start: 0,
+         ramp_growth: 0.1, charge: actuals}
+  other: {}
+)");
+  PoolJob pool;
+  pool.name = "main";
+  pool.tokens_per_minute = 1'000'000;
+  pool.requests_per_day = 10'000;
+  pool.tokens_per_day = 5'000'000;
+  pool.profile = "azure";
+  pool.window = "10s";
+  pool.requests_window = "continuous";
+  pool.guard = absl::Milliseconds(20);
+  pool.burst = absl::Seconds(1);
+  pool.utilisation = 0.9;
+  pool.ramp_start = 0;
+  pool.ramp_growth = 0.1;
+  pool.charge = "actuals";
+  PoolJob other;
+  other.name = "other";
+  ASSERT_EQ(job.pools.size(), 2u);
+  EXPECT_EQ(job.pools[0], pool);
+  EXPECT_EQ(job.pools[1], other);
+  EXPECT_EQ(Parse(ToYaml(job)).pools, job.pools);
+}
+
+TEST(ParseJob, WordsOfAPoolThatMeanNothingNameTheNearest) {
+  EXPECT_THAT(ErrorOf("pools: {main: {profile: azur}}"),
+              testing::StartsWith("job.yaml:1: pools.main.profile: 'azur' is no known profile; "));
+  EXPECT_THAT(ErrorOf("pools: {main: {profile: azur}}"), testing::HasSubstr("azure"));
+  EXPECT_THAT(ErrorOf("pools: {main: {window: minutes}}"),
+              testing::StartsWith("job.yaml:1: pools.main.window: 'minutes' is no window; "));
+  EXPECT_THAT(ErrorOf("pools: {main: {charge: more}}"),
+              testing::StartsWith("job.yaml:1: pools.main.charge: 'more' is no way to charge; "));
+  EXPECT_THAT(ErrorOf("pools: {main: {utilisation: 2}}"),
+              testing::HasSubstr("pools.main.utilisation: must be from 0.1 to 1"));
+  EXPECT_THAT(ErrorOf("pools: {main: {guard: 2m}}"),
+              testing::HasSubstr("pools.main.guard: must be from 0s to 60s"));
+}
+
 TEST(ParseJob, AnUnknownKeyNamesFileLineFieldAndTheNearestKey) {
   EXPECT_EQ(ErrorOf("job: a\nmodles: []\n"),
             "job.yaml:2: modles: unknown key; did you mean 'models'?");
