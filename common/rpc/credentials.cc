@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
@@ -30,6 +32,12 @@ std::shared_ptr<tls_api::CertificateProviderInterface> Watch(const std::string& 
   const auto seconds = static_cast<unsigned>(std::max<int64_t>(absl::ToInt64Seconds(reload), 1));
   return std::make_shared<tls_api::FileWatcherCertificateProvider>(key_file, cert_file, ca_file,
                                                                    seconds);
+}
+
+// gRPC writes "ipv4:10.0.0.7:40112" and "ipv6:%5Bfd00::7%5D:40112".
+std::string ReadableAddress(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:")) absl::ConsumePrefix(&peer, "ipv6:");
+  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
 }
 
 std::string Text(grpc::string_ref text) { return std::string(text.data(), text.size()); }
@@ -134,7 +142,7 @@ grpc::Status TokenCheck::Check(const grpc::ServerContextBase& context) const {
   const int64_t now_s = absl::ToUnixSeconds(absl::Now());
   int64_t next_s = next_log_s_.load(std::memory_order_relaxed);
   if (now_s >= next_s && next_log_s_.compare_exchange_strong(next_s, now_s + kRefusalLogSeconds)) {
-    HR_LOG(kWarning) << "refused a call from " << context.peer() << ": "
+    HR_LOG(kWarning) << "refused a call from " << ReadableAddress(context.peer()) << ": "
                      << (first == last ? "no token" : "a wrong token");
   }
   return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, why);
@@ -142,7 +150,7 @@ grpc::Status TokenCheck::Check(const grpc::ServerContextBase& context) const {
 
 Peer PeerOf(const grpc::ServerContextBase& context) {
   Peer peer;
-  peer.address = context.peer();
+  peer.address = ReadableAddress(context.peer());
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
   if (auth == nullptr || !auth->IsPeerAuthenticated()) return peer;
   peer.verified = true;

@@ -11,7 +11,7 @@
 namespace headrace::rpc {
 
 struct Peer {
-  std::string address;  // "ipv4:10.0.0.7:40112" as gRPC writes it; empty within one process
+  std::string address;  // "10.0.0.7:40112", "[fd00::7]:40112"; empty within one process
   // True when the peer has shown a certificate that our CA vouches for (mTLS).
   bool verified = false;
   // The subject alternative names of that certificate, or its common name when it has none.

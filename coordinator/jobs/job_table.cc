@@ -417,6 +417,7 @@ v1::WorkerStatus JobTable::StatusOf(const Coordinator::Worker& worker) const {
     heard = worker.session->last_heard();
     status.set_in_flight(beat.in_flight());
     status.set_unacked_bytes(beat.unacked_bytes());
+    status.set_peer(worker.session->peer().address);
     status.set_waiting_for(beat.waiting_for());
   }
   status.set_last_heard_ms(absl::ToInt64Milliseconds(reactor_->Now() - heard));

@@ -68,6 +68,7 @@ class WorkerSession {
   SessionId id() const { return id_; }
   const std::string& worker_id() const { return worker_id_; }
   const std::string& build() const { return build_; }
+  const rpc::Peer& peer() const { return stream_->peer(); }
   uint32_t max_in_flight() const { return max_in_flight_; }
   const v1::Beat& last_beat() const { return last_beat_; }
   MonoTime last_heard() const { return last_heard_; }

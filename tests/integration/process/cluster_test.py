@@ -231,6 +231,7 @@ class OperatorTest(cluster.ClusterTest):
         self.assertEqual(status["jobs"][1]["total"], 2000)
         self.assertEqual(status["workers"][0]["worker_id"], "w")
         self.assertTrue(status["workers"][0]["connected"])
+        self.assertRegex(status["workers"][0]["peer"], r"^127\.0\.0\.1:\d+$")
         table = self.ask("status", coordinator.address)
         self.assert_code(table, 0)
         self.assertRegex(table.out, r"(?m)^ +2 +long +running ")

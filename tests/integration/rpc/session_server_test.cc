@@ -291,7 +291,7 @@ TEST(SessionServer, NoTokenIsEverLogged) {
   }
   SetLogSink(nullptr);
   SetLogLevel(LogLevel::kInfo);
-  EXPECT_THAT(log, HasSubstr("refused a call from ipv4:127.0.0.1:"));
+  EXPECT_THAT(log, HasSubstr("refused a call from 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("a wrong token"));
   EXPECT_EQ(log.find("a wrong token"), log.rfind("a wrong token")) << "logged once in 10 s";
   EXPECT_THAT(log, Not(HasSubstr("right-token")));
@@ -336,7 +336,7 @@ TEST(SessionServer, OverMutualTlsTheLoopLearnsTheNamesOfThePeer) {
   const rpc::Peer peer = server.last_peer();
   EXPECT_TRUE(peer.verified);
   EXPECT_THAT(peer.names, ElementsAre("w1", "w1.pool"));
-  EXPECT_THAT(peer.address, HasSubstr("127.0.0.1"));
+  EXPECT_THAT(peer.address, testing::StartsWith("127.0.0.1:"));
 }
 
 TEST(SessionServer, ACertificateWithoutAlternativeNamesCountsByItsCommonName) {

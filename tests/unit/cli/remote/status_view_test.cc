@@ -48,7 +48,7 @@ v1::GetStatusResponse Sample() {
   worker->set_in_flight(700);
   worker->set_max_in_flight(2500);
   worker->set_last_heard_ms(250);
-  worker->set_peer("ipv4:10.0.0.7:40112");
+  worker->set_peer("10.0.0.7:40112");
   worker = status.add_workers();
   worker->set_worker_id("w2-of-a-long-name");
   worker->set_last_heard_ms(61'000);
@@ -70,23 +70,22 @@ TEST(StatusView, ACoordinatorWithNothingToDoSaysSo) {
 }
 
 TEST(StatusView, NumbersStandInColumns) {
-  EXPECT_EQ(
-      RenderStatus("127.0.0.1:7070", Sample()),
-      "coordinator 127.0.0.1:7070: serving, up 3m20s, headrace 0.1.0\n"
-      "jobs: 2\n"
-      "  ID  JOB    STATE         DONE        FAILED  ITEMS/MIN  ETA  LEASED  NOTE\n"
-      "   1  gsm8k  running  1200/3957   30%      20       5.4k  31s     900  limited by "
-      "tokens/min "
-      "of pool main\n"
-      "  12  old    stopped      10/10  100%       0          -    -       0  the account is "
-      "empty\n"
-      "workers: 2\n"
-      "  WORKER             STATE      BATCHES  ITEMS  IN FLIGHT      HEARD  PEER                 "
-      "BUILD  NOTE\n"
-      "  w1                 connected        4    900   700/2500  250ms ago  ipv4:10.0.0.7:40112  "
-      "0.1.0\n"
-      "  w2-of-a-long-name  away             0      0        0/0  1m01s ago                       "
-      "       waits for the provider\n");
+  EXPECT_EQ(RenderStatus("127.0.0.1:7070", Sample()),
+            "coordinator 127.0.0.1:7070: serving, up 3m20s, headrace 0.1.0\n"
+            "jobs: 2\n"
+            "  ID  JOB    STATE         DONE        FAILED  ITEMS/MIN  ETA  LEASED  NOTE\n"
+            "   1  gsm8k  running  1200/3957   30%      20       5.4k  31s     900  limited by "
+            "tokens/min "
+            "of pool main\n"
+            "  12  old    stopped      10/10  100%       0          -    -       0  the account is "
+            "empty\n"
+            "workers: 2\n"
+            "  WORKER             STATE      BATCHES  ITEMS  IN FLIGHT      HEARD  PEER            "
+            "BUILD  NOTE\n"
+            "  w1                 connected        4    900   700/2500  250ms ago  10.0.0.7:40112  "
+            "0.1.0\n"
+            "  w2-of-a-long-name  away             0      0        0/0  1m01s ago                  "
+            "       waits for the provider\n");
 }
 
 TEST(StatusView, JsonHasNoTimesThatAreUnknown) {
