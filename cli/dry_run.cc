@@ -9,8 +9,9 @@
 
 namespace headrace {
 
-ExitCode DryRun(const JobConfig& job, bool yaml) {
+ExitCode DryRun(const JobConfig& job, const std::string& job_file, bool yaml) {
   ValidateOptions options;
+  options.job_file = job_file;
   std::error_code error;
   options.scratch_dir = std::filesystem::temp_directory_path(error).string();
   const Validation validation = ValidateJob(job, options);

@@ -2,14 +2,16 @@
 #ifndef HEADRACE_CLI_DRY_RUN_H_
 #define HEADRACE_CLI_DRY_RUN_H_
 
+#include <string>
+
 #include "cli/exit_code.h"
 #include "coordinator/job/job.h"
 
 namespace headrace {
 
 // Prints what was found on standard output; with `yaml`, and if the job is good, the job with its
-// defaults instead. `job` must be finished.
-ExitCode DryRun(const JobConfig& job, bool yaml = false);
+// defaults instead. `job` must be finished; `job_file` is the name of its file, or empty.
+ExitCode DryRun(const JobConfig& job, const std::string& job_file, bool yaml = false);
 
 }  // namespace headrace
 

@@ -91,6 +91,10 @@ absl::Status ApplyJobFlags(const JobFlags& flags, JobConfig* job) {
   return ApplyQuota(flags, job);
 }
 
+std::string JobFileName(const JobFlags& flags) {
+  return IsJobFile(flags.input) ? flags.input : std::string();
+}
+
 absl::StatusOr<JobConfig> MakeJob(const JobFlags& flags) {
   JobConfig job;
   if (IsJobFile(flags.input)) {

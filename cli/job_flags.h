@@ -62,6 +62,9 @@ absl::Status ApplyJobFlags(const JobFlags& flags, JobConfig* job);
 // of ReadJobFile, ApplyJobFlags and FinishJob.
 absl::StatusOr<JobConfig> MakeJob(const JobFlags& flags);
 
+// The job file that `flags` name; empty when they name a dataset.
+std::string JobFileName(const JobFlags& flags);
+
 }  // namespace headrace
 
 #endif  // HEADRACE_CLI_JOB_FLAGS_H_

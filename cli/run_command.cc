@@ -23,7 +23,8 @@ ExitCode Run(const RunFlags& flags, const GlobalFlags& globals) {
   absl::StatusOr<JobConfig> job = MakeJob(flags.job);
   if (!job.ok()) return Fail("run", job.status());
   request.job = *std::move(job);
-  if (request.dry_run) return DryRun(request.job);
+  request.job_file = JobFileName(flags.job);
+  if (request.dry_run) return DryRun(request.job, request.job_file);
   return RunJob(request);
 }
 

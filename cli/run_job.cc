@@ -5,10 +5,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/run/local_run.h"
 #include "cli/run/run_report.h"
 #include "common/base/log.h"
+#include "coordinator/job/schema_check.h"
 #include "coordinator/job/validate.h"
 
 namespace headrace {
@@ -26,6 +28,14 @@ absl::Status CheckKeys(const JobConfig& job) {
   return absl::OkStatus();
 }
 
+// A schema that the provider would refuse is found before a call is paid for.
+absl::Status CheckSchemas(const RunRequest& request) {
+  const SchemaFindings findings = CheckJobSchemas(request.job, request.job_file);
+  for (const std::string& notice : findings.notices) HR_LOG(kWarning) << notice;
+  if (findings.errors.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(findings.errors, "\n"));
+}
+
 }  // namespace
 
 ExitCode RunJob(const RunRequest& request) {
@@ -38,6 +48,8 @@ ExitCode RunJob(const RunRequest& request) {
   }
   const absl::Status keys = CheckKeys(request.job);
   if (!keys.ok()) return Fail("run", keys);
+  const absl::Status schemas = CheckSchemas(request);
+  if (!schemas.ok()) return Fail("run", schemas);
   LocalRunOptions options;
   options.job = request.job;
   options.progress = request.progress;

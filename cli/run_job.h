@@ -11,9 +11,10 @@
 namespace headrace {
 
 struct RunRequest {
-  JobConfig job;      // finished
-  std::string redis;  // URL of the pools' Redis; empty: pools in memory
-  std::string admin;  // ADDR:PORT of the admin server; empty: none
+  JobConfig job;         // finished
+  std::string job_file;  // its name, for messages; empty: the job came from flags
+  std::string redis;     // URL of the pools' Redis; empty: pools in memory
+  std::string admin;     // ADDR:PORT of the admin server; empty: none
   ProgressMode progress = ProgressMode::kAuto;
   bool no_color = false;
   bool dry_run = false;  // checked before RunJob() is called

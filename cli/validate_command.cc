@@ -11,7 +11,7 @@ namespace {
 ExitCode Validate(const JobFlags& flags, bool yaml) {
   const absl::StatusOr<JobConfig> job = MakeJob(flags);
   if (!job.ok()) return Fail("validate", job.status());
-  return DryRun(*job, yaml);
+  return DryRun(*job, JobFileName(flags), yaml);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ struct ModelJob {
   std::string pool;                // name of a pool of the job
   std::string params_json = "{}";  // a JSON object with the order of keys of the job file
   bool stream = true;
-  double weight = 1;                      // > 0
+  bool check_schema = true;  // refuse a schema in `params` that the provider would refuse
+  double weight = 1;         // > 0
   std::optional<double> price_input_usd;  // per million tokens
   std::optional<double> price_output_usd;
   std::optional<double> price_cached_usd;

@@ -48,6 +48,7 @@ constexpr absl::string_view kModelKeys[] = {"name",
                                             "pool",
                                             "params",
                                             "stream",
+                                            "check_schema",
                                             "weight",
                                             "price",
                                             "connect_timeout",
@@ -181,6 +182,7 @@ class JobReader {
     HR_RETURN_IF_ERROR(fields.Read("endpoint", &model->endpoint));
     HR_RETURN_IF_ERROR(fields.Read("pool", &model->pool));
     HR_RETURN_IF_ERROR(fields.Read("stream", &model->stream));
+    HR_RETURN_IF_ERROR(fields.Read("check_schema", &model->check_schema));
     HR_RETURN_IF_ERROR(fields.Read("weight", &model->weight));
     HR_RETURN_IF_ERROR(fields.Read("connect_timeout", &model->connect_timeout));
     HR_RETURN_IF_ERROR(fields.Read("first_byte_timeout", &model->first_byte_timeout));

@@ -137,6 +137,7 @@ void WriteModel(const ModelJob& model, Writer* out) {
   out->OptionalText(4, "pool", model.pool);
   out->Line(4, "params", model.params_json.empty() ? "{}" : model.params_json);
   out->Line(4, "stream", Flag(model.stream));
+  if (!model.check_schema) out->Line(4, "check_schema", Flag(false));
   out->Line(4, "weight", Number(model.weight));
   WritePrice(model, out);
   out->Line(4, "connect_timeout", Exact(model.connect_timeout));

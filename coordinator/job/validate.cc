@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
+#include "coordinator/job/schema_check.h"
 #include "simdjson.h"
 
 namespace headrace {
@@ -79,20 +80,30 @@ void CheckModels(const JobConfig& job, const ValidateOptions& options, Validatio
   }
 }
 
+void AddSchemas(SchemaFindings findings, Validation* out) {
+  for (std::string& error : findings.errors) out->errors.push_back(std::move(error));
+  for (std::string& notice : findings.notices) out->notices.push_back(std::move(notice));
+}
+
 absl::Status ReadDataset(const JobConfig& job, const ValidateOptions& options, Validation* out) {
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset, Dataset::Open(job.dataset));
   HR_ASSIGN_OR_RETURN(DatasetInfo info, dataset->Scan(options.scratch_dir));
   const int64_t rows = info.rows;
   out->dataset = std::move(info);
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, dataset->NewCursor());
+  // Only bodies of batch files bring schemas of their own.
+  const bool has_schemas = dataset->format() == DatasetFormat::kOpenAiBatch;
+  RowSchemaCheck schemas(&job);
   for (int64_t i = 0; i < rows; ++i) {
     HR_ASSIGN_OR_RETURN(std::optional<RenderedRow> row,
                         cursor->ReadAt(RowIndex(static_cast<uint64_t>(i))));
     if (!row.has_value()) break;
     if (!row->error.empty()) continue;
-    out->first_row = *std::move(row);
-    break;
+    if (has_schemas) schemas.Add(row->body, row->line);
+    if (!out->first_row.has_value()) out->first_row = *std::move(row);
+    if (!has_schemas) break;
   }
+  AddSchemas(schemas.Take(), out);
   return absl::OkStatus();
 }
 
@@ -160,6 +171,7 @@ Validation ValidateJob(const JobConfig& job, const ValidateOptions& options) {
   Validation out;
   out.notices = JobNotices(job);
   CheckModels(job, options, &out);
+  AddSchemas(CheckJobSchemas(job, options.job_file), &out);
   if (const absl::Status status = ReadDataset(job, options, &out); !status.ok()) {
     out.errors.emplace_back(status.message());
   }

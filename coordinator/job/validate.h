@@ -22,6 +22,7 @@ struct RequestPreview {
 };
 
 struct ValidateOptions {
+  std::string job_file;     // its name, for messages; empty: the job came from flags
   std::string scratch_dir;  // for many ids, see Dataset::Scan()
   // The value of an environment variable; empty: not set. Default: getenv.
   std::function<std::optional<std::string>(const std::string& name)> get_env;
