@@ -44,6 +44,8 @@ constexpr ErrorClassInfo kTable[] = {
     {kInternal, "internal", A::kFinal, true, S::kNothing, "a bug in headrace"},
     {kTruncatedOutput, "truncated_output", A::kFinal, false, S::kNothing,
      "the output limit cut the value"},
+    {kSchema, "schema", A::kFinal, false, S::kModelAtOnce,
+     "the provider refuses the schema of the answer"},
 };
 
 constexpr bool TableIsIndexedByClass() {

@@ -45,6 +45,7 @@ enum class ErrorClass : uint8_t {
   kCancelled = 22,        // stopped by policy or by a person while under way
   kInternal = 23,         // a bug of ours
   kTruncatedOutput = 24,  // finish_reason length where the caller asked for a whole value
+  kSchema = 25,           // the provider refuses the schema that the answer should have
 };
 
 // What a failed attempt leads to within its item.
@@ -59,6 +60,7 @@ enum class AttemptRule : uint8_t {
 enum class StopRule : uint8_t {
   kNothing,
   kModelIfRepeated,  // the same error N times with no success: the model's configuration is wrong
+  kModelAtOnce,      // the same, but one is enough unless items bring what is wrong themselves
   kAccount,          // every model of the account, at once
 };
 

@@ -45,7 +45,8 @@ void JobRunner::ResolveResult(v1::ItemResult result, Origin origin, Resolved* re
     return;
   }
   if (!leased && !state_->resolved(item)) CancelElsewhere(item);
-  if (GetErrorClassInfo(error_class).stop == StopRule::kModelIfRepeated &&
+  const StopRule stop = GetErrorClassInfo(error_class).stop;
+  if ((stop == StopRule::kModelIfRepeated || stop == StopRule::kModelAtOnce) &&
       state_->ok(state_->model(item)) == 0 && !state_->resolved(item)) {
     Hold(std::move(result), origin);
     return;

@@ -180,6 +180,7 @@ class JobRunner final {
   Reactor* const reactor_;
   const JobConfig job_;
   const JobRunnerOptions options_;
+  const DatasetFormat dataset_format_;
   RunStore* const store_;
   JobState* const state_;  // what results came, durable or on their way there
   JobCluster* const cluster_;

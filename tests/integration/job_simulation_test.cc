@@ -41,6 +41,7 @@ struct Weather {
   double slow = 0;              // takes longer than any deadline
   int unauthorized_after = -1;  // from this call on: 401
   bool unknown_model = false;   // always 404
+  bool bad_schema = false;      // always 400: the provider refuses the schema
   bool broken_row = false;      // row 3 always gets 500
   bool flaky = false;           // the first call of each item gets 500
   // How long calls take, of all models and of single ones.
@@ -138,6 +139,13 @@ class FakeProvider {
       Send(500, R"({"error":{"message":"oops"}})", receiver, result);
     } else if (weather_.two_troubles && IsOdd(request.body)) {
       Send(500, R"({"error":{"message":"oops"}})", receiver, result);
+    } else if (weather_.bad_schema) {
+      Send(
+          400,
+          R"({"error":{"message":"Invalid schema for response_format 'r': In context=('properties',)"
+          R"( 'user'), 'additionalProperties' is required to be supplied and to be false.",)"
+          R"("type":"invalid_request_error","param":"response_format","code":null}})",
+          receiver, result);
     } else if (weather_.unknown_model || weather_.two_troubles) {
       Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver,
            result);
@@ -471,6 +479,42 @@ TEST_F(JobSimulation, TheSameConfigurationErrorOnEveryRowStopsTheRun) {
   EXPECT_EQ(ReadLogs().size(), 0u);
   EXPECT_EQ(RunOnce(job, 6, {}).state, "complete");
   EXPECT_EQ(ReadLogs().size(), 500u);
+}
+
+// Case H5: retried four times per item, and again in the next run, for ever.
+TEST_F(JobSimulation, ASchemaThatTheProviderRefusesStopsTheRunAtTheFirstAnswer) {
+  WriteRows(500);
+  Weather weather;
+  weather.bad_schema = true;
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 5, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_EQ(end.exit_code, ExitCode::kUsage);
+  EXPECT_THAT(end.reason, testing::HasSubstr("'additionalProperties' is required"));
+  EXPECT_LE(calls_, 10 + 1) << "no more than what was under way";
+  EXPECT_EQ(ReadLogs().size(), 0u);
+  EXPECT_EQ(RunOnce(job, 6, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 500u);
+}
+
+TEST_F(JobSimulation, ASchemaOfOneRowOfABatchFileDoesNotStopTheOthers) {
+  std::ofstream file(dir_ / "data.jsonl");
+  for (int i = 0; i < 12; ++i) {
+    file << R"({"custom_id":"q)" << i << R"(","body":{"model":"model-0","messages":[]}})" << "\n";
+  }
+  file.close();
+  rows_ = 12;
+  Weather weather;
+  weather.bad_schema = true;
+  JobConfig job = MakeJob(1);
+  job.dataset.prompt.clear();
+  job.dataset.id.clear();
+  const JobEnd end = RunOnce(job, 5, weather);
+  EXPECT_EQ(end.state, "complete") << end.reason;
+  EXPECT_EQ(end.exit_code, ExitCode::kTooManyFailures);
+  const std::map<uint64_t, ErrorClass> items = ReadLogs();
+  ASSERT_EQ(items.size(), 12u);
+  for (const auto& [item, error_class] : items) EXPECT_EQ(error_class, ErrorClass::kSchema);
 }
 
 TEST_F(JobSimulation, AFewConfigurationErrorsOfASmallJobAreOutcomes) {

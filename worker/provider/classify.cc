@@ -172,6 +172,7 @@ Settlement SettlementOf(ErrorClass error_class, Vendor vendor) {
       return Settlement::kRejected;
     case ErrorClass::kBadRequest:
     case ErrorClass::kConfig:
+    case ErrorClass::kSchema:
     case ErrorClass::kNeverFits:
     case ErrorClass::kContentFilter:
       // Azure: rejected 400s "might still count" (quota.md 1.1, 3.2).

@@ -255,6 +255,17 @@ constexpr Rule kRules[] = {
      .statuses = "404",
      .error_class = kConfig,
      .source = "a wrong model or base URL; cases B13, I3"},
+    {.name = "schema-code",
+     .words = "invalid_json_schema",
+     .error_class = kSchema,
+     .source = "OpenAI error code; case H5"},
+    {.name = "schema-refused",
+     .statuses = "400|422",
+     .text = "invalid schema for|invalid json schema|'additionalProperties' is required to be|"
+             "additionalProperties must be supplied|'additionalProperties' must be explicitly|"
+             "schema: for 'object' type|JSON schema is invalid|compiled grammar is too large",
+     .error_class = kSchema,
+     .source = "OpenAI, Azure and Anthropic messages; case H5"},
     {.name = "schema",
      .statuses = "400|422",
      .text = "additionalProperties|invalid schema|response_format",

@@ -310,9 +310,33 @@ std::vector<Example> Examples() {
       {"not-found", 404, R"({"detail":"Not Found"})", kConfig},
       {"item-reference-not-found", 404, Error(R"("code":"previous_response_not_found")"),
        kBadRequest},
+      // Case H5.
+      {"schema-code", 400,
+       Error(R"("code":"invalid_json_schema","param":"text.format.schema",)"
+             R"("message":"Invalid JSON schema: regex lookaround is not supported. Found at $.x")"),
+       kSchema},
+      {"schema-refused", 400,
+       Error(R"("message":"Invalid schema for response_format 'r': In context=(), )"
+             R"('additionalProperties' is required to be supplied and to be false.",)"
+             R"("param":"response_format")"),
+       kSchema},
+      {"schema-refused", 400,
+       Error(R"("message":"Invalid schema for function 'f': In context=('properties', 'a'), )"
+             R"(array schema missing items","param":"tools[0].function.parameters")"),
+       kSchema},
+      {"schema-refused", 400,
+       Error(R"("message":"additionalProperties must be supplied and false")"), kSchema},
+      {"schema-refused", 400,
+       R"({"type":"error","error":{"type":"invalid_request_error","message":"output_format.schema: )"
+       R"(For 'object' type, 'additionalProperties' must be explicitly set to false"}})",
+       kSchema},
+      {"schema-refused", 400,
+       R"({"type":"error","error":{"type":"invalid_request_error","message":)"
+       R"("tools.0.custom.input_schema: JSON schema is invalid. It must match draft 2020-12"}})",
+       kSchema},
       {"schema", 400,
-       Error(R"("message":"Invalid schema: 'additionalProperties' is required to be supplied and)"
-             R"( to be false","param":"response_format")"),
+       Error(R"("message":"'response_format' of type 'json_schema' is not supported with this )"
+             R"(model","param":"response_format")"),
        kConfig},
       {"config-param", 400,
        Error(R"("type":"invalid_request_error","message":"m","param":"temperature")"), kConfig},
