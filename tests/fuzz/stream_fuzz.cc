@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/log.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 #include "worker/provider/reply_reader.h"
 
 namespace {
@@ -33,7 +33,7 @@ provider::Reply Play(provider::Api api, bool stream, bool events, absl::string_v
 }
 
 bool IsJson(absl::string_view text) {
-  provider::JsonReader json(text);
+  JsonReader json(text);
   json.Skip();
   return json.AtEnd();
 }

@@ -1,6 +1,6 @@
 #include "absl/strings/match.h"
 #include "worker/provider/codec.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 namespace headrace::provider {
 namespace {

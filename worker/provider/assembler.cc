@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "worker/provider/chat_assembler.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 #include "worker/provider/message_assembler.h"
 #include "worker/provider/responses_assembler.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "worker/provider/assembler.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 #include "worker/provider/tool_calls.h"
 
 namespace headrace::provider {

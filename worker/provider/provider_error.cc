@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/base/utf8.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 #include "worker/provider/rate_headers.h"
 
 namespace headrace::provider {

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/http/http.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 namespace headrace::provider {
 

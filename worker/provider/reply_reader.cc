@@ -12,7 +12,7 @@
 #include "common/base/json_writer.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 #include "worker/provider/rate_headers.h"
 #include "worker/provider/transport.h"
 

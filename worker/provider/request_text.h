@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/quota/estimator.h"
 #include "worker/provider/codec.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 namespace headrace::provider {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/provider/assembler.h"
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 namespace headrace::provider {
 

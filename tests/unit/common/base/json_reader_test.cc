@@ -1,4 +1,4 @@
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 #include <random>
 #include <string>
@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
-namespace headrace::provider {
+namespace headrace {
 namespace {
 
 struct Verdict {
@@ -238,4 +238,4 @@ TEST(JsonReader, AStringThatEndsInBackslashesEndsAtItsOwnQuote) {
 }
 
 }  // namespace
-}  // namespace headrace::provider
+}  // namespace headrace

@@ -1,4 +1,4 @@
-#include "worker/provider/json_reader.h"
+#include "common/base/json_reader.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/utf8.h"
 
-namespace headrace::provider {
+namespace headrace {
 namespace {
 
 bool IsWhiteSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -477,4 +477,4 @@ bool MinifyJson(std::string* text, std::string* error, bool* truncated) {
   return true;
 }
 
-}  // namespace headrace::provider
+}  // namespace headrace

@@ -5,8 +5,8 @@
 // stream may split over two deltas; and it needs padded copies. This reader checks every byte in
 // one pass, hands out raw text, and tells a cut text from a wrong one. A test compares it with
 // simdjson.
-#ifndef HEADRACE_WORKER_PROVIDER_JSON_READER_H_
-#define HEADRACE_WORKER_PROVIDER_JSON_READER_H_
+#ifndef HEADRACE_COMMON_BASE_JSON_READER_H_
+#define HEADRACE_COMMON_BASE_JSON_READER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace headrace::provider {
+namespace headrace {
 
 enum class JsonType { kObject, kArray, kString, kNumber, kTrue, kFalse, kNull, kNone };
 
@@ -101,6 +101,6 @@ bool IsEscapedWhiteSpace(absl::string_view body);
 // *text is unchanged then, *error says why, and *truncated whether only the end is missing.
 bool MinifyJson(std::string* text, std::string* error, bool* truncated);
 
-}  // namespace headrace::provider
+}  // namespace headrace
 
-#endif  // HEADRACE_WORKER_PROVIDER_JSON_READER_H_
+#endif  // HEADRACE_COMMON_BASE_JSON_READER_H_
