@@ -16,6 +16,22 @@ Tally Sum(const RunSummary& summary) {
   return sum;
 }
 
+// "json: 90 whole, 7 fenced, 3 none"
+void AppendJsonKinds(const Tally& sum, std::string* out) {
+  absl::string_view separator = "json: ";
+  for (int kind = 0; kind < kJsonKinds; ++kind) {
+    const int64_t count = sum.json_kinds[static_cast<size_t>(kind)];
+    if (count == 0) continue;
+    absl::StrAppend(out, separator, count, " ", JsonKindName(static_cast<JsonKind>(kind)));
+    separator = ", ";
+  }
+  if (sum.ok == 0) absl::StrAppend(out, separator, "no answers");
+  if (sum.json_white_space_tails > 0) {
+    absl::StrAppend(out, "; ", sum.json_white_space_tails, " end in endless white space");
+  }
+  out->push_back('\n');
+}
+
 }  // namespace
 
 std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {
@@ -39,6 +55,7 @@ std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {
       absl::StrAppend(&out, "    e.g. ", FitText(example->second, kExampleColumns), "\n");
     }
   }
+  if (summary.json) AppendJsonKinds(sum, &out);
   absl::StrAppend(&out, "results: ", job.output_dir, "/results.jsonl",
                   sum.failed > 0 ? ", errors.jsonl" : "", job.csv ? ", results.csv" : "",
                   ", summary.json\n");

@@ -124,6 +124,18 @@ Problem CheckPrices(const ModelJob& model, const std::string& at) {
   return std::nullopt;
 }
 
+// The value of an `env` is not shown: people paste keys there.
+Problem CheckKeySource(const ApiKeySource& source, const std::string& at) {
+  if (!source.env.empty() && !IsEnvironmentName(source.env)) {
+    return FieldError{at + ".env",
+                      "must be the name of an environment variable, not the key itself"};
+  }
+  if (!source.env.empty() && !source.file.empty()) {
+    return FieldError{at, "has both env and file; give one"};
+  }
+  return std::nullopt;
+}
+
 Problem CheckModel(const ModelJob& model, const std::string& at) {
   if (Problem p = CheckName(at + ".name", model.name)) return p;
   if (Problem p = CheckName(at + ".label", model.label)) return p;
@@ -138,14 +150,7 @@ Problem CheckModel(const ModelJob& model, const std::string& at) {
       return FieldError{at + ".endpoint", what};
     }
   }
-  // The value is not shown: people paste keys here.
-  if (!model.api_key.env.empty() && !IsEnvironmentName(model.api_key.env)) {
-    return FieldError{at + ".api_key.env",
-                      "must be the name of an environment variable, not the key itself"};
-  }
-  if (!model.api_key.env.empty() && !model.api_key.file.empty()) {
-    return FieldError{at + ".api_key", "has both env and file; give one"};
-  }
+  if (Problem p = CheckKeySource(model.api_key, at + ".api_key")) return p;
   if (!(model.weight > 0 && model.weight <= 1e6)) {
     return FieldError{at + ".weight", "must be above 0 and at most 1000000"};
   }
@@ -243,6 +248,14 @@ Problem CheckTexts(const JobConfig& job) {
   return CheckText("output.dir", job.output_dir);
 }
 
+Problem CheckDataset(const DatasetJob& dataset) {
+  if (Problem p = CheckKeySource(dataset.api_key, "dataset.api_key")) return p;
+  if (!IsUrl(dataset.path)) return std::nullopt;
+  const std::string what = DatasetUrlProblem(dataset.path);
+  if (what.empty()) return std::nullopt;
+  return FieldError{"dataset.path", what};
+}
+
 Problem CheckNumbers(const JobConfig& job) {
   if (job.dataset.limit < 0) return FieldError{"dataset.limit", "must be 0 (all) or more"};
   if (Problem p = CheckRange("batch.size", job.batch_size, 1, kMaxBatchSize)) return p;
@@ -307,6 +320,7 @@ std::optional<FieldError> FindBadValue(const JobConfig& job) {
                             " of them, since it names the run directory")};
   }
   if (Problem p = CheckTexts(job)) return p;
+  if (Problem p = CheckDataset(job.dataset)) return p;
   if (job.pools.size() > kMaxPools) return FieldError{"pools", "are more than 1000"};
   for (const PoolJob& pool : job.pools) {
     if (Problem p = CheckPool(pool, absl::StrCat("pools.", pool.name))) return p;
@@ -320,6 +334,9 @@ std::optional<FieldError> FindBadValue(const JobConfig& job) {
 
 std::optional<FieldError> FindGap(const JobConfig& job) {
   if (job.dataset.path.empty()) return FieldError{"dataset.path", "is missing"};
+  if (!IsUrl(job.dataset.path) && job.dataset.api_key != ApiKeySource()) {
+    return FieldError{"dataset.api_key", "is for a URL, and dataset.path is a file"};
+  }
   if (job.models.empty()) return FieldError{"models", "are missing: give at least one model"};
   for (size_t i = 0; i < job.models.size(); ++i) {
     const std::string at = absl::StrCat("models[", i, "]");

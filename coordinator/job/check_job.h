@@ -33,6 +33,13 @@ std::optional<FieldError> FindGap(const JobConfig& job);
 // What is wrong with an endpoint; empty when it is an http or https URL without user, password and
 // fragment.
 std::string EndpointProblem(absl::string_view endpoint);
+// The same for a dataset's URL, which may have a query, but none with a key or a signature: it is
+// written into the run directory. Neither is repeated.
+std::string DatasetUrlProblem(absl::string_view url);
+// True for what begins with http:// or https://.
+bool IsUrl(absl::string_view path);
+// A path as it is; a URL without its query and without a user.
+std::string ShownUrl(absl::string_view path);
 // True for 127.0.0.0/8, ::1 and localhost. `endpoint` must be without problems.
 bool IsLoopbackEndpoint(absl::string_view endpoint);
 

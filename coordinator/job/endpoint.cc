@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -32,9 +34,28 @@ void SplitPort(absl::string_view authority, absl::string_view* host, absl::strin
   *port = authority.substr(colon + 1);
 }
 
-}  // namespace
+// Names of query parameters that sign a URL, beside those of IsKeyParameter: S3, Google Cloud
+// Storage, CloudFront.
+bool SignsUrl(absl::string_view name) {
+  for (absl::string_view other : {"x-amz-signature", "x-amz-security-token", "x-amz-credential",
+                                  "x-goog-signature", "signature", "policy"}) {
+    if (absl::EqualsIgnoreCase(name, other)) return true;
+  }
+  return IsKeyParameter(name);
+}
 
-std::string EndpointProblem(absl::string_view endpoint) {
+// The names of the parameters of a URL's query.
+std::vector<absl::string_view> QueryNames(absl::string_view url) {
+  const size_t query = url.find('?');
+  std::vector<absl::string_view> names;
+  if (query == absl::string_view::npos) return names;
+  for (absl::string_view pair : absl::StrSplit(url.substr(query + 1), '&')) {
+    names.push_back(pair.substr(0, pair.find('=')));
+  }
+  return names;
+}
+
+std::string UrlProblem(absl::string_view endpoint, absl::string_view instead) {
   for (char c : endpoint) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte <= 0x20 || byte >= 0x7f) {
@@ -46,7 +67,7 @@ std::string EndpointProblem(absl::string_view endpoint) {
     return "must be a URL that begins with http:// or https://";
   }
   if (absl::StrContains(authority, "@")) {
-    return "has a user or a password in it; a key belongs into api_key: {env: NAME}";
+    return absl::StrCat("has a user or a password in it; ", instead);
   }
   if (absl::StrContains(endpoint, "#")) return "has a fragment ('#'), which is never sent";
   SplitPort(authority, &host, &port);
@@ -60,14 +81,48 @@ std::string EndpointProblem(absl::string_view endpoint) {
   if (bracketed != absl::EndsWith(host, "]") || (!bracketed && absl::StrContains(host, ":"))) {
     return "has an IPv6 address that is not in brackets";
   }
-  const size_t query = endpoint.find('?');
-  if (query == absl::string_view::npos) return "";
-  for (absl::string_view pair : absl::StrSplit(endpoint.substr(query + 1), '&')) {
-    if (IsKeyParameter(pair.substr(0, pair.find('=')))) {
-      return "has a key in its query; a key belongs into api_key: {env: NAME}";
+  return "";
+}
+
+}  // namespace
+
+std::string EndpointProblem(absl::string_view endpoint) {
+  constexpr absl::string_view kInstead = "a key belongs into api_key: {env: NAME}";
+  if (std::string problem = UrlProblem(endpoint, kInstead); !problem.empty()) return problem;
+  for (absl::string_view name : QueryNames(endpoint)) {
+    if (IsKeyParameter(name)) return absl::StrCat("has a key in its query; ", kInstead);
+  }
+  return "";
+}
+
+std::string DatasetUrlProblem(absl::string_view url) {
+  constexpr absl::string_view kInstead =
+      "a key belongs into dataset.api_key: {env: NAME}; or download the file first";
+  if (std::string problem = UrlProblem(url, kInstead); !problem.empty()) return problem;
+  for (absl::string_view name : QueryNames(url)) {
+    if (SignsUrl(name)) {
+      return absl::StrCat(
+          "has a key or a signature in its query, which would be written into the "
+          "run directory; ",
+          kInstead);
     }
   }
   return "";
+}
+
+bool IsUrl(absl::string_view path) {
+  return absl::StartsWithIgnoreCase(path, "http://") ||
+         absl::StartsWithIgnoreCase(path, "https://");
+}
+
+std::string ShownUrl(absl::string_view path) {
+  if (!IsUrl(path)) return std::string(path);
+  absl::string_view url = path.substr(0, path.find_first_of("?#"));
+  const size_t begin = url.find("://") + 3;
+  const absl::string_view authority = url.substr(begin, url.find('/', begin) - begin);
+  const size_t at = authority.rfind('@');
+  const size_t user = at == absl::string_view::npos ? 0 : at + 1;
+  return absl::StrCat(url.substr(0, begin), url.substr(begin + user));
 }
 
 bool IsLoopbackEndpoint(absl::string_view endpoint) {

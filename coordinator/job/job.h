@@ -79,6 +79,7 @@ struct DatasetJob {
   std::string id;        // name of the field with the row's id; empty: "custom_id" of batch files,
                          // else the row number
   int64_t limit = 0;     // rows to take from the start; 0: all
+  ApiKeySource api_key;  // goes to the host of a URL as "Authorization: Bearer"
 
   bool operator==(const DatasetJob&) const = default;
 };
@@ -119,6 +120,7 @@ struct JobConfig {
   bool hedge_stragglers = false;  // an item far beyond its model's p99 is called a second time
   // output
   std::string output_dir;
+  bool json = false;  // answers ought to be JSON: look for it in results.csv and summary.json
   bool csv = true;
   bool csv_safe = true;       // guards cells against spreadsheet formulas
   double max_cost_usd = 0;    // 0: no budget

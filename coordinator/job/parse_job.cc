@@ -22,8 +22,8 @@ namespace {
 constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",         "models",
                                           "batch",      "retry",    "passes",        "output",
                                           "max_failed", "max_cost", "max_in_flight", "stragglers"};
-constexpr absl::string_view kDatasetKeys[] = {"path",     "prompt", "system",
-                                              "expected", "id",     "limit"};
+constexpr absl::string_view kDatasetKeys[] = {"path", "prompt", "system", "expected",
+                                              "id",   "limit",  "api_key"};
 constexpr absl::string_view kPoolKeys[] = {"requests_per_minute",
                                            "tokens_per_minute",
                                            "input_tokens_per_minute",
@@ -64,7 +64,7 @@ constexpr absl::string_view kBatchKeys[] = {"size", "deadline", "on_failure"};
 constexpr absl::string_view kRetryKeys[] = {"attempts", "first_delay", "max_delay", "jitter",
                                             "max_retry_after"};
 constexpr absl::string_view kStragglerKeys[] = {"split", "hedge"};
-constexpr absl::string_view kOutputKeys[] = {"dir", "csv", "csv_safe"};
+constexpr absl::string_view kOutputKeys[] = {"dir", "csv", "csv_safe", "json"};
 
 class JobReader {
  public:
@@ -98,6 +98,7 @@ class JobReader {
     HR_RETURN_IF_ERROR(fields.Read("system", &job_->dataset.system));
     HR_RETURN_IF_ERROR(fields.Read("expected", &job_->dataset.expected));
     HR_RETURN_IF_ERROR(fields.Read("id", &job_->dataset.id));
+    HR_RETURN_IF_ERROR(ReadApiKey(fields, &job_->dataset.api_key));
     return fields.Read("limit", &job_->dataset.limit);
   }
 
@@ -299,7 +300,8 @@ class JobReader {
                         YamlFields::Open(document_, *node, "output", kOutputKeys));
     HR_RETURN_IF_ERROR(fields.Read("dir", &job_->output_dir));
     HR_RETURN_IF_ERROR(fields.Read("csv", &job_->csv));
-    return fields.Read("csv_safe", &job_->csv_safe);
+    HR_RETURN_IF_ERROR(fields.Read("csv_safe", &job_->csv_safe));
+    return fields.Read("json", &job_->json);
   }
 
   absl::Status ReadMaxFailed(const YamlFields& root) {

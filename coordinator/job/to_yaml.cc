@@ -74,6 +74,13 @@ class Writer {
   std::string out_;
 };
 
+void WriteApiKey(int indent, const ApiKeySource& source, Writer* out) {
+  if (source == ApiKeySource()) return;
+  out->Line(indent, "api_key", "");
+  out->OptionalText(indent + 2, "env", source.env);
+  out->OptionalText(indent + 2, "file", source.file);
+}
+
 void WriteDataset(const DatasetJob& dataset, Writer* out) {
   out->Line(0, "dataset", "");
   out->Line(2, "path", Text(dataset.path));
@@ -82,6 +89,7 @@ void WriteDataset(const DatasetJob& dataset, Writer* out) {
   out->OptionalText(2, "expected", dataset.expected);
   out->OptionalText(2, "id", dataset.id);
   out->Line(2, "limit", absl::StrCat(dataset.limit));
+  WriteApiKey(2, dataset.api_key, out);
 }
 
 // Of these only what was given: the rest is the profile's.
@@ -129,11 +137,7 @@ void WriteModel(const ModelJob& model, Writer* out) {
   if (model.label != model.name) out->OptionalText(4, "label", model.label);
   out->Line(4, "provider", Text(model.provider));
   out->Line(4, "endpoint", Text(model.endpoint));
-  if (!model.api_key.env.empty() || !model.api_key.file.empty()) {
-    out->Line(4, "api_key", "");
-    out->OptionalText(6, "env", model.api_key.env);
-    out->OptionalText(6, "file", model.api_key.file);
-  }
+  WriteApiKey(4, model.api_key, out);
   out->OptionalText(4, "pool", model.pool);
   out->Line(4, "params", model.params_json.empty() ? "{}" : model.params_json);
   out->Line(4, "stream", Flag(model.stream));
@@ -186,6 +190,7 @@ std::string ToYaml(const JobConfig& job) {
   out.OptionalText(2, "dir", job.output_dir);
   out.Line(2, "csv", Flag(job.csv));
   out.Line(2, "csv_safe", Flag(job.csv_safe));
+  if (job.json) out.Line(2, "json", Flag(true));
   return out.Take();
 }
 

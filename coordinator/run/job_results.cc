@@ -84,8 +84,12 @@ void JobRunner::Accept(v1::ItemResult result, Origin origin, Resolved* resolved)
 void JobRunner::Hold(v1::ItemResult result, Origin origin) {
   const size_t model = state_->model(ItemId(result.item())).value();
   std::vector<Held>& held = held_[model];
+  const ErrorClass error_class = ErrorClassFromWire(result.error_class());
   held.push_back({std::move(result), origin});
-  if (static_cast<int>(held.size()) < options_.config_errors_to_stop) return;
+  // The job's own schema fails every item. In a batch file each row has one of its own.
+  const bool at_once = GetErrorClassInfo(error_class).stop == StopRule::kModelAtOnce &&
+                       dataset_format_ != DatasetFormat::kOpenAiBatch;
+  if (!at_once && static_cast<int>(held.size()) < options_.config_errors_to_stop) return;
   Stop("stopped", ExitCode::kUsage,
        absl::StrCat("model ", job_.models[model].label, ": ", held.size(),
                     " items failed with a configuration error and none succeeded; they stay "

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "coordinator/job/check_job.h"
 #include "coordinator/store/disk.h"
 #include "coordinator/store/results_csv.h"
 #include "coordinator/store/run_reader.h"
@@ -53,7 +54,8 @@ std::vector<TokenPrices> PricesOf(const JobConfig& job) {
 // Reads the logs once, for the models' tallies and, if it is wanted, for `csv`. Errors of `csv` are
 // its own: the summary is written all the same.
 absl::Status ReadLogs(Disk* disk, const JobConfig& job, RunSummary* summary, ResultsCsv* csv) {
-  HR_ASSIGN_OR_RETURN(RunTally tally, RunTally::Make(disk, job.output_dir, PricesOf(job)));
+  HR_ASSIGN_OR_RETURN(RunTally tally,
+                      RunTally::Make(disk, job.output_dir, PricesOf(job), job.json));
   const absl::StatusOr<RunCheck> check = ReadRunFields(
       disk, job.output_dir, [&](const ResultLineKey& key, const ResultFields* fields) {
         tally.Add(key, fields);
@@ -80,7 +82,7 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.reason = end.reason;
   summary.exit_code = static_cast<int>(end.exit_code);
   summary.version = facts.build;
-  summary.dataset_path = job.dataset.path;
+  summary.dataset_path = ShownUrl(job.dataset.path);
   summary.dataset_sha256 = facts.dataset_sha256;
   summary.rows = facts.rows;
   summary.started = facts.first_start;
@@ -89,9 +91,11 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.active = facts.elapsed;
   summary.passes = job.passes;
   summary.throttled = facts.throttled;
+  summary.json = job.json;
   AddEarlierParts(disk, job.output_dir, &summary);
   std::optional<ResultsCsv> csv;
-  if (job.csv) csv.emplace(disk, job.output_dir, CsvOptions{.guard_formulas = job.csv_safe});
+  const CsvOptions csv_options = {.guard_formulas = job.csv_safe, .json = job.json};
+  if (job.csv) csv.emplace(disk, job.output_dir, csv_options);
   HR_RETURN_IF_ERROR(ReadLogs(disk, job, &summary, csv.has_value() ? &*csv : nullptr));
   HR_RETURN_IF_ERROR(WriteSummary(disk, job.output_dir, summary));
   if (csv.has_value()) {

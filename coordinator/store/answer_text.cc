@@ -37,15 +37,18 @@ void AppendContent(element content, std::string* out) {
   }
 }
 
-void AppendChoice(element choice, std::string* out) {
+// True when the text is a refusal.
+bool AppendChoice(element choice, std::string* out) {
   element message;
   if (choice["message"].get(message) != simdjson::SUCCESS) {
     out->append(StringAt(choice, "text"));
-    return;
+    return false;
   }
   element content;
   if (message["content"].get(content) == simdjson::SUCCESS) AppendContent(content, out);
-  if (out->empty()) out->append(StringAt(message, "refusal"));
+  if (!out->empty()) return false;
+  out->append(StringAt(message, "refusal"));
+  return !out->empty();
 }
 
 }  // namespace
@@ -54,13 +57,14 @@ class AnswerReader::Impl {
  public:
   std::string Read(absl::string_view body) {
     std::string text;
+    refused_ = false;
     element root;
     // A copy inside: simdjson needs room after the end.
     if (parser_.parse(body.data(), body.size()).get(root) != simdjson::SUCCESS) return text;
     array items;
     element content;
     if (root["choices"].get(items) == simdjson::SUCCESS) {
-      if (items.begin() != items.end()) AppendChoice(*items.begin(), &text);
+      if (items.begin() != items.end()) refused_ = AppendChoice(*items.begin(), &text);
     } else if (root["content"].get(content) == simdjson::SUCCESS) {
       AppendContent(content, &text);
     } else if (root["output"].get(items) == simdjson::SUCCESS) {
@@ -71,8 +75,11 @@ class AnswerReader::Impl {
     return text;
   }
 
+  bool refused() const { return refused_; }
+
  private:
   simdjson::dom::parser parser_;
+  bool refused_ = false;
 };
 
 AnswerReader::AnswerReader() : impl_(std::make_unique<Impl>()) {}
@@ -80,5 +87,16 @@ AnswerReader::AnswerReader() : impl_(std::make_unique<Impl>()) {}
 AnswerReader::~AnswerReader() = default;
 
 std::string AnswerReader::Read(absl::string_view body) { return impl_->Read(body); }
+
+bool AnswerReader::refused() const { return impl_->refused(); }
+
+JsonAnswer AnswerReader::ReadJson(absl::string_view body, absl::string_view finish_reason,
+                                  std::string* text) {
+  *text = Read(body);
+  if (!refused()) return FindJson(*text, finish_reason);
+  JsonAnswer answer;
+  answer.kind = JsonKind::kRefused;
+  return answer;
+}
 
 }  // namespace headrace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/outcome/json_answer.h"
 
 namespace headrace {
 
@@ -19,6 +20,12 @@ class AnswerReader {
   // parts; the refusal when there is no content), completions and responses, Anthropic messages.
   // Empty when there is none (tool calls, errors, other shapes, no JSON).
   std::string Read(absl::string_view body);
+  // The text that Read() gave last is a refusal.
+  bool refused() const;
+
+  // Whether the answer in `body`, which ended with `finish_reason`, is JSON: see FindJson(). *text
+  // becomes its text, into which the result points.
+  JsonAnswer ReadJson(absl::string_view body, absl::string_view finish_reason, std::string* text);
 
  private:
   class Impl;

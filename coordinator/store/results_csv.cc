@@ -17,7 +17,7 @@ namespace {
 
 constexpr absl::string_view kHeader =
     "custom_id,model,status,output,finish_reason,prompt_tokens,completion_tokens,total_ms,"
-    "queue_ms,first_token_ms,attempts,error_class,error_message\r\n";
+    "queue_ms,first_token_ms,attempts,error_class,error_message";
 constexpr size_t kWriteBytes = size_t{1} << 20;
 
 // Characters that are not shown before the first one that is: space, no-break space, zero-width
@@ -99,7 +99,7 @@ class ResultsCsv::Writer {
         path_(absl::StrCat(dir, "/", kCsvFile)),
         temp_(absl::StrCat(path_, Disk::kTempSuffix)),
         options_(options),
-        buffer_(kHeader),
+        buffer_(absl::StrCat(kHeader, options_.json ? ",json\r\n" : "\r\n")),
         status_(Open()) {}
 
   absl::Status Add(const ResultFields& fields) {
@@ -108,7 +108,7 @@ class ResultsCsv::Writer {
     Text(fields.custom_id);
     Text(fields.model);
     Text(ok ? "ok" : "failed");
-    Text(answers_.Read(fields.body));
+    const absl::string_view json_kind = Answer(fields, ok);
     Text(fields.finish_reason);
     Count(fields.usage.prompt_tokens);
     Count(fields.usage.completion_tokens);
@@ -118,6 +118,7 @@ class ResultsCsv::Writer {
     Plain(absl::StrCat(fields.attempts));
     Text(ok ? "" : fields.status);
     AppendCsvCell(fields.error_message, options_.guard_formulas, &buffer_);
+    if (options_.json) absl::StrAppend(&buffer_, ",", json_kind);
     buffer_ += "\r\n";
     if (buffer_.size() >= kWriteBytes) status_ = Flush();
     return status_;
@@ -144,6 +145,17 @@ class ResultsCsv::Writer {
     HR_RETURN_IF_ERROR(file_->Append(buffer_));
     buffer_.clear();
     return absl::OkStatus();
+  }
+  // The cell of the answer. Gives the name of its kind, for answers that are looked at for JSON.
+  absl::string_view Answer(const ResultFields& fields, bool ok) {
+    if (!options_.json || !ok) {
+      Text(answers_.Read(fields.body));
+      return "";
+    }
+    std::string text;
+    const JsonAnswer answer = answers_.ReadJson(fields.body, fields.finish_reason, &text);
+    Text(answer.json.empty() ? absl::string_view(text) : answer.json);
+    return JsonKindName(answer.kind);
   }
   void Text(absl::string_view text) {
     AppendCsvCell(text, options_.guard_formulas, &buffer_);

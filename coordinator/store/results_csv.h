@@ -21,6 +21,9 @@ struct CsvOptions {
   // Puts ' before texts that a spreadsheet would run as a formula. It changes data, so programs
   // that read the file turn it off.
   bool guard_formulas = true;
+  // Answers ought to be JSON: `output` is the JSON of one that is, without a fence around it, else
+  // the whole text; a last column `json` has the name of its JsonKind.
+  bool json = false;
 };
 
 // `dir`/results.csv, whole or not at all, in the order in which its lines are added and without

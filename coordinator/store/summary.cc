@@ -50,8 +50,18 @@ void WriteLatency(absl::string_view key, const Histogram& us, JsonWriter* json) 
   json->EndObject();
 }
 
+void WriteJsonKinds(const Tally& tally, JsonWriter* json) {
+  json->Key("json").BeginObject();
+  for (int kind = 0; kind < kJsonKinds; ++kind) {
+    json->Key(JsonKindName(static_cast<JsonKind>(kind)))
+        .Int(tally.json_kinds[static_cast<size_t>(kind)]);
+  }
+  json->Key("white_space_tails").Int(tally.json_white_space_tails);
+  json->EndObject();
+}
+
 // The keys of a tally, within an object that is open.
-void WriteTally(const Tally& tally, JsonWriter* json) {
+void WriteTally(const Tally& tally, bool kinds, JsonWriter* json) {
   json->Key("items").BeginObject();
   json->Key("total").Int(tally.items);
   json->Key("ok").Int(tally.ok);
@@ -89,6 +99,7 @@ void WriteTally(const Tally& tally, JsonWriter* json) {
   WriteLatency("network", tally.network_us, json);
   WriteLatency("first_token", tally.first_token_us, json);
   json->EndObject();
+  if (kinds) WriteJsonKinds(tally, json);
 }
 
 }  // namespace
@@ -119,6 +130,11 @@ void Tally::Add(const ResultFields& line) {
   if (line.http_status == 200 && !has_usage) ++items_without_usage;
 }
 
+void Tally::AddJson(const JsonAnswer& answer) {
+  ++json_kinds[static_cast<size_t>(answer.kind)];
+  json_white_space_tails += answer.white_space_tail;
+}
+
 void Tally::Merge(const Tally& other) {
   items += other.items;
   ok += other.ok;
@@ -135,6 +151,10 @@ void Tally::Merge(const Tally& other) {
   reasoning_tokens += other.reasoning_tokens;
   items_without_usage += other.items_without_usage;
   if (other.cost_usd.has_value()) cost_usd = cost_usd.value_or(0) + *other.cost_usd;
+  for (size_t kind = 0; kind < json_kinds.size(); ++kind) {
+    json_kinds[kind] += other.json_kinds[kind];
+  }
+  json_white_space_tails += other.json_white_space_tails;
   total_us.Merge(other.total_us);
   queue_us.Merge(other.queue_us);
   network_us.Merge(other.network_us);
@@ -193,12 +213,12 @@ std::string SummaryJson(const RunSummary& summary) {
   } else {
     json.Null();
   }
-  WriteTally(all, &json);
+  WriteTally(all, summary.json, &json);
   json.Key("models").BeginArray();
   for (const RunSummary::Model& model : summary.models) {
     json.BeginObject();
     json.Key("name").String(model.name);
-    WriteTally(model.tally, &json);
+    WriteTally(model.tally, summary.json, &json);
     json.EndObject();
   }
   json.EndArray();
@@ -212,13 +232,15 @@ absl::Status WriteSummary(Disk* disk, const std::string& dir, const RunSummary& 
 }
 
 absl::StatusOr<RunTally> RunTally::Make(Disk* disk, const std::string& dir,
-                                        std::vector<TokenPrices> prices) {
+                                        std::vector<TokenPrices> prices, bool json) {
   HR_ASSIGN_OR_RETURN(const RunIdentity identity, ReadRunIdentity(disk, dir));
   if (identity.models != static_cast<int64_t>(prices.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat(dir, " is a run of ", identity.models, " models, not of ", prices.size()));
   }
-  return RunTally(std::move(prices), identity.rows);
+  RunTally tally(std::move(prices), identity.rows);
+  if (json) tally.answers_ = std::make_unique<AnswerReader>();
+  return tally;
 }
 
 RunTally::RunTally(std::vector<TokenPrices> prices, int64_t rows)
@@ -230,6 +252,10 @@ void RunTally::Add(const ResultLineKey& key, const ResultFields* fields) {
   Tally& tally = tallies_[key.item.value() % tallies_.size()];
   if (fields != nullptr) {
     tally.Add(*fields);
+    if (answers_ != nullptr && fields->error_class == ErrorClass::kNone) {
+      std::string text;
+      tally.AddJson(answers_->ReadJson(fields->body, fields->finish_reason, &text));
+    }
   } else {
     ResultFields by_key;
     by_key.error_class = key.error_class;

@@ -3,8 +3,10 @@
 #ifndef HEADRACE_COORDINATOR_STORE_SUMMARY_H_
 #define HEADRACE_COORDINATOR_STORE_SUMMARY_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +17,10 @@
 #include "absl/time/time.h"
 #include "common/base/histogram.h"
 #include "common/outcome/error_class.h"
+#include "common/outcome/json_answer.h"
 #include "common/outcome/result_fields.h"
 #include "common/outcome/result_line.h"
+#include "coordinator/store/answer_text.h"
 #include "coordinator/store/disk.h"
 
 namespace headrace {
@@ -48,8 +52,14 @@ struct Tally {
   Histogram network_us;
   Histogram first_token_us;
 
+  // Of items that are ok, when they were looked at for JSON; by JsonKind.
+  std::array<int64_t, kJsonKinds> json_kinds{};
+  int64_t json_white_space_tails = 0;
+
   // Counts one final line; `items` stays.
   void Add(const ResultFields& line);
+  // Counts the answer of a line that is ok.
+  void AddJson(const JsonAnswer& answer);
   void Merge(const Tally& other);
 };
 
@@ -80,6 +90,7 @@ struct RunSummary {
   int64_t starts = 1;
   int64_t passes = 1;
   int64_t throttled = 0;  // answers that said "later", over all items
+  bool json = false;      // answers were looked at for JSON
   struct Model {
     std::string name;
     Tally tally;
@@ -95,10 +106,10 @@ absl::Status WriteSummary(Disk* disk, const std::string& dir, const RunSummary& 
 // place that knows all items.
 class RunTally {
  public:
-  // `prices`: one per model of the job, in its order. InvalidArgument when the run in `dir` has
-  // other models.
+  // `prices`: one per model of the job, in its order. With `json`, answers are looked at for JSON.
+  // InvalidArgument when the run in `dir` has other models.
   static absl::StatusOr<RunTally> Make(Disk* disk, const std::string& dir,
-                                       std::vector<TokenPrices> prices);
+                                       std::vector<TokenPrices> prices, bool json = false);
 
   // A line that cannot be read (nullptr) counts by its key alone: it must not spoil the totals.
   void Add(const ResultLineKey& key, const ResultFields* fields);
@@ -110,6 +121,7 @@ class RunTally {
 
   std::vector<TokenPrices> prices_;
   std::vector<Tally> tallies_;
+  std::unique_ptr<AnswerReader> answers_;  // null: nobody looks for JSON
 };
 
 // The same for all lines of `dir`, read for this alone.

@@ -46,6 +46,35 @@ TEST(FinishJob, WhatIsMissingIsNamed) {
             "https://api.openai.com/v1");
 }
 
+// A URL is written into the run directory and into messages; so nothing secret may be in it.
+TEST(FinishJob, ADatasetUrlWithAKeyInItIsRefusedAndNotRepeated) {
+  JobConfig job = Job();
+  for (const char* url : {"https://user:hush@h/d.jsonl", "https://hush@h/d.jsonl",
+                          "https://h/d?token=hush", "https://h/d?a=b&X-Amz-Signature=hush",
+                          "https://h/d?sig=hush", "https://h/d?Signature=hush"}) {
+    job.dataset.path = url;
+    const std::string error = ErrorOf(job);
+    EXPECT_THAT(error, testing::HasSubstr("dataset.path: has a ")) << url;
+    EXPECT_THAT(error, testing::HasSubstr("dataset.api_key: {env: NAME}")) << url;
+    EXPECT_THAT(error, testing::Not(testing::HasSubstr("hush"))) << url;
+  }
+  job.dataset.path = "https://h:99999/d";
+  EXPECT_EQ(ErrorOf(job), "dataset.path: has a port that is no number from 1 to 65535");
+  job.dataset.path = "https://h/d.jsonl?download=true";
+  EXPECT_EQ(ErrorOf(job), "ok");
+}
+
+TEST(FinishJob, AKeyForADatasetNeedsAUrl) {
+  JobConfig job = Job();
+  job.dataset.api_key.env = "HF_TOKEN";
+  EXPECT_EQ(ErrorOf(job), "dataset.api_key: is for a URL, and dataset.path is a file");
+  job.dataset.path = "https://h/d.jsonl";
+  EXPECT_EQ(ErrorOf(job), "ok");
+  job.dataset.api_key.env = "hf-secret";
+  EXPECT_EQ(ErrorOf(job),
+            "dataset.api_key.env: must be the name of an environment variable, not the key itself");
+}
+
 TEST(FinishJob, ABudgetNeedsThePriceOfEveryModel) {
   JobConfig job = Job();
   job.max_cost_usd = 5;
@@ -231,6 +260,7 @@ JobConfig RandomJob(Random* random) {
     model.params_json = absl::StrCat(R"({"t":)", random->Unit(), R"(,"n":1e)", random->Below(9),
                                      R"(,"b":[true,null,{}],"s":"\u0001\ud83d\ude00\"\\:#"})");
     model.stream = random->Chance(0.5);
+    model.check_schema = random->Chance(0.5);
     model.weight = 0.001 + random->Unit() * 10;
     if (random->Chance(0.5)) model.price_input_usd = random->Unit();
     if (random->Chance(0.5)) model.price_cached_usd = random->Unit() * 1e-7;
@@ -250,6 +280,7 @@ JobConfig RandomJob(Random* random) {
   job.jitter = RandomDuration(random);
   job.output_dir = RandomText(random);
   job.csv = random->Chance(0.5);
+  job.json = random->Chance(0.5);
   job.max_in_flight = random->Between(int64_t{0}, int64_t{100});
   return job;
 }

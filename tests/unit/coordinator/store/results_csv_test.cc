@@ -134,6 +134,60 @@ TEST(ResultsCsv, EveryItemThatEndedHasOneRow) {
   EXPECT_FALSE(disk->Exists("run/results.csv.tmp"));
 }
 
+// A chat answer of one choice.
+std::string ChatBody(absl::string_view message) {
+  return absl::StrCat(R"({"choices":[{"message":)", message, "}]}");
+}
+
+// Cases H1, H3, H4, H6: what is no JSON stays as it came, and says so.
+TEST(ResultsCsv, JsonIsTakenOutOfAFenceAndNothingElse) {
+  const auto disk = DiskWithRun(6);
+  const std::pair<std::string, std::string> answers[] = {
+      {R"({"content":" {\"a\":1}\n"})", "stop"},
+      {R"({"content":"```json\n{\"a\":1}\n```"})", "stop"},
+      {R"({"content":"{\"a\":[1"})", "length"},
+      {R"({"content":null,"refusal":"{}"})", "stop"},
+      {R"({"content":"so: {}"})", "stop"},
+  };
+  std::string results;
+  uint64_t item = 0;
+  for (const auto& [message, reason] : answers) {
+    const std::string body = ChatBody(message);
+    const std::string id = absl::StrCat(item);
+    ResultLine line;
+    line.item = ItemId(item++);
+    line.custom_id = id;
+    line.model = "m";
+    line.http_status = 200;
+    line.body = body;
+    line.finish_reason = reason;
+    AppendResultLine(line, &results);
+    results += "\n";
+  }
+  ResultLine failed;
+  failed.item = ItemId(item);
+  failed.custom_id = "5";
+  failed.model = "m";
+  failed.error_class = ErrorClass::kRefusal;
+  std::string errors;
+  AppendResultLine(failed, &errors);
+  disk->SetContent("run/results.jsonl", results);
+  disk->SetContent("run/errors.jsonl", errors + "\n");
+  CsvOptions options;
+  options.json = true;
+  ASSERT_TRUE(WriteResultsCsv(disk.get(), kDir, options).ok());
+  const std::string header(kHeader);
+  EXPECT_EQ(disk->Content("run/results.csv"),
+            absl::StrCat(header.substr(0, header.size() - 2), ",json\r\n",
+                         "0,m,ok,\"{\"\"a\"\":1}\",stop,,,0.000,0.000,,0,,,whole\r\n",
+                         "1,m,ok,\"{\"\"a\"\":1}\",stop,,,0.000,0.000,,0,,,fenced\r\n",
+                         "2,m,ok,\"{\"\"a\"\":[1\",length,,,0.000,0.000,,0,,,truncated\r\n",
+                         "3,m,ok,{},stop,,,0.000,0.000,,0,,,refused\r\n",
+                         "4,m,ok,so: {},stop,,,0.000,0.000,,0,,,none\r\n",
+                         "5,m,failed,,,,,0.000,0.000,,0,refusal,,\r\n"));
+  EXPECT_EQ(disk->Content("run/results.jsonl"), results);
+}
+
 TEST(AnswerText, ReadsTheShapesOfTheProviders) {
   AnswerReader reader;
   EXPECT_EQ(reader.Read(R"({"choices":[{"message":{"content":"a\nb\u00e9"}},{"message":{}}]})"),

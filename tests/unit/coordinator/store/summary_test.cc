@@ -172,6 +172,41 @@ TEST(ReadRunFields, AnUnreadableLineCountsByItsKeyAndHasNoRow) {
   EXPECT_EQ(std::count(content.begin(), content.end(), '\n'), 2) << content;  // header, one row
 }
 
+// Case H7: the rate is what tells a fault of the server.
+TEST(Summary, AnswersThatAreNoJsonAreCounted) {
+  const auto disk = DiskWithRun(4, 1);
+  const std::string contents[] = {"{}", "[1", "{}" + std::string(100, ' ')};
+  std::string results;
+  for (uint64_t i = 0; i < 3; ++i) {
+    const std::string body =
+        absl::StrCat(R"({"choices":[{"message":{"content":")", contents[i], R"("}}]})");
+    ResultLine line;
+    line.item = ItemId(i);
+    line.http_status = 200;
+    line.body = body;
+    line.finish_reason = "length";
+    AppendResultLine(line, &results);
+    results += "\n";
+  }
+  disk->SetContent("run/results.jsonl", results);
+  disk->SetContent("run/errors.jsonl", Line(3, ErrorClass::kRefusal, 1));
+  auto tally = RunTally::Make(disk.get(), kDir, {TokenPrices()}, /*json=*/true);
+  ASSERT_TRUE(tally.ok()) << tally.status();
+  const auto read =
+      ReadRunFields(disk.get(), kDir, [&](const ResultLineKey& key, const ResultFields* fields) {
+        tally->Add(key, fields);
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(read.ok()) << read.status();
+  RunSummary summary;
+  summary.models.push_back({"m", std::move(*tally).Finish()[0]});
+  EXPECT_THAT(SummaryJson(summary), testing::Not(HasSubstr("\"json\"")));
+  summary.json = true;
+  EXPECT_THAT(SummaryJson(summary),
+              HasSubstr(R"("json":{"whole":2,"fenced":0,"truncated":1,"refused":0,"none":0,)"
+                        R"("white_space_tails":1})"));
+}
+
 TEST(VerifyRun, ListsWhatIsMissingRepeatedForeignAndDamaged) {
   const auto disk = DiskWithRun(5, 1);
   std::string damaged = Line(1, ErrorClass::kNone, 1);
