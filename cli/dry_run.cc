@@ -2,9 +2,12 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 
+#include "cli/command.h"
+#include "cli/run/dataset_copy.h"
 #include "coordinator/job/validate.h"
 
 namespace headrace {
@@ -14,7 +17,9 @@ ExitCode DryRun(const JobConfig& job, const std::string& job_file, bool yaml) {
   options.job_file = job_file;
   std::error_code error;
   options.scratch_dir = std::filesystem::temp_directory_path(error).string();
-  const Validation validation = ValidateJob(job, options);
+  const absl::StatusOr<std::unique_ptr<PassingCopy>> copy = PassingCopy::Make(job);
+  if (!copy.ok()) return Fail("validate", copy.status());
+  const Validation validation = ValidateJob((*copy)->job(), options);
   const std::string text =
       yaml && validation.ok() ? ToYaml(job) : RenderValidation(job, validation);
   std::printf("%s", text.c_str());

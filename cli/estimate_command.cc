@@ -4,6 +4,7 @@
 #include "CLI/CLI.hpp"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/run/dataset_copy.h"
 #include "coordinator/job/estimate.h"
 
 namespace headrace {
@@ -12,7 +13,9 @@ namespace {
 ExitCode Estimate(const JobFlags& flags) {
   const absl::StatusOr<JobConfig> job = MakeJob(flags);
   if (!job.ok()) return Fail("estimate", job.status());
-  const absl::StatusOr<JobEstimate> estimate = EstimateJob(*job);
+  const absl::StatusOr<std::unique_ptr<PassingCopy>> copy = PassingCopy::Make(*job);
+  if (!copy.ok()) return Fail("estimate", copy.status());
+  const absl::StatusOr<JobEstimate> estimate = EstimateJob((*copy)->job());
   if (!estimate.ok()) return Fail("estimate", estimate.status());
   std::printf("%s", RenderEstimate(*job, *estimate).c_str());
   return ExitCode::kOk;

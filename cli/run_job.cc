@@ -25,6 +25,11 @@ absl::Status CheckKeys(const JobConfig& job) {
     return absl::UnauthenticatedError(
         absl::StrCat("model ", model.label, ": api_key: ", key.status.message()));
   }
+  const KeyCheck key = CheckKey(job.dataset.api_key, ValidateOptions());
+  if (!key.notice.empty()) HR_LOG(kWarning) << "dataset: " << key.notice;
+  if (!key.status.ok()) {
+    return absl::UnauthenticatedError(absl::StrCat("dataset.api_key: ", key.status.message()));
+  }
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/run/dataset_copy.h"
 #include "cli/run/run_report.h"
 #include "cli/run/signals.h"
 #include "cli/version.h"
@@ -176,6 +177,7 @@ absl::StatusOr<ExitCode> RunCoordinator(const CoordinatorProcessOptions& options
     JobRunOptions job_options;
     job_options.build = Version();
     job_options.lease = options.lease;
+    job_options.copy_dataset = CopyDataset;
     job_options.on_dataset_read = BlockStopSignals;
     HR_ASSIGN_OR_RETURN(
         run, JobRun::Open(*options.job, std::move(job_options), Disk::Real(), reactor.get()));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/run/dataset_copy.h"
 #include "cli/run/local_worker.h"
 #include "cli/run/run_report.h"
 #include "cli/run/signals.h"
@@ -91,6 +92,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   job_options.build = Version();
   job_options.record_workers = false;
   job_options.max_item_bytes = kMaxMessageBytes - (1 << 20);  // the rest is for the message around
+  job_options.copy_dataset = CopyDataset;
   job_options.on_dataset_read = BlockStopSignals;
   HR_ASSIGN_OR_RETURN(std::unique_ptr<JobRun> job, JobRun::Open(options.job, std::move(job_options),
                                                                 Disk::Real(), reactor.get()));

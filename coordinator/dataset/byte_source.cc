@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "coordinator/job/check_job.h"
 
 namespace headrace {
 namespace {
@@ -61,10 +62,11 @@ std::string Sha256::Finish() {
 
 absl::StatusOr<std::shared_ptr<InputFile>> InputFile::Open(const std::string& path) {
   if (path.empty()) return absl::InvalidArgumentError("dataset.path: is missing");
-  // The place to fetch the file to a local copy first, once something does that.
-  if (absl::StartsWithIgnoreCase(path, "http://") || absl::StartsWithIgnoreCase(path, "https://")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "dataset.path: ", path, " is a URL; download it first and give the path of the file"));
+  // Whoever opens datasets makes a copy first: the coordinator itself speaks no HTTP.
+  if (IsUrl(path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dataset.path: ", ShownUrl(path),
+                     " is a URL; download it first and give the path of the file"));
   }
   const std::string what = absl::StrCat("dataset ", path);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -159,6 +159,10 @@ std::vector<std::string> JobNotices(const JobConfig& job) {
       notices.push_back(absl::StrCat(Key(model, i), " has no api_key: calls go out without one"));
     }
   }
+  if (absl::StartsWithIgnoreCase(job.dataset.path, "http://") &&
+      job.dataset.api_key != ApiKeySource() && !IsLoopbackEndpoint(job.dataset.path)) {
+    notices.push_back("dataset.path sends its key over http:// in clear");
+  }
   for (const PoolJob& pool : job.pools) {
     if (used.count(pool.name) == 0) {
       notices.push_back(absl::StrCat("pool ", pool.name, " is used by no model"));

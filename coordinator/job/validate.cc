@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
+#include "coordinator/job/check_job.h"
 #include "coordinator/job/schema_check.h"
 #include "simdjson.h"
 
@@ -60,6 +61,34 @@ void CheckKeyText(const std::string& text, KeyCheck* check) {
     check->notice =
         absl::StrCat(check->source, " has white space around the key, which is dropped");
   }
+}
+
+// *text is what the source holds, if it could be read.
+KeyCheck LookUpKey(const ApiKeySource& source, const ValidateOptions& options, std::string* text) {
+  KeyCheck check;
+  if (!source.env.empty()) {
+    check.source = absl::StrCat("environment variable ", source.env);
+    std::optional<std::string> value =
+        options.get_env ? options.get_env(source.env) : SystemEnv(source.env);
+    if (!value.has_value()) {
+      check.status = absl::FailedPreconditionError(absl::StrCat(check.source, " is not set"));
+      return check;
+    }
+    *text = *std::move(value);
+  } else if (!source.file.empty()) {
+    check.source = absl::StrCat("file ", source.file);
+    absl::StatusOr<std::string> content = ReadKeyFile(source.file);
+    if (!content.ok()) {
+      check.status = absl::FailedPreconditionError(content.status().message());
+      return check;
+    }
+    *text = *std::move(content);
+  } else {
+    check.source = "none";
+    return check;
+  }
+  CheckKeyText(*text, &check);
+  return check;
 }
 
 void CheckModels(const JobConfig& job, const ValidateOptions& options, Validation* out) {
@@ -143,28 +172,15 @@ void NoteDataset(const DatasetInfo& info, Validation* out) {
 }  // namespace
 
 KeyCheck CheckKey(const ApiKeySource& source, const ValidateOptions& options) {
-  KeyCheck check;
-  if (!source.env.empty()) {
-    check.source = absl::StrCat("environment variable ", source.env);
-    const std::optional<std::string> value =
-        options.get_env ? options.get_env(source.env) : SystemEnv(source.env);
-    if (!value.has_value()) {
-      check.status = absl::FailedPreconditionError(absl::StrCat(check.source, " is not set"));
-    } else {
-      CheckKeyText(*value, &check);
-    }
-  } else if (!source.file.empty()) {
-    check.source = absl::StrCat("file ", source.file);
-    const absl::StatusOr<std::string> text = ReadKeyFile(source.file);
-    if (!text.ok()) {
-      check.status = absl::FailedPreconditionError(text.status().message());
-    } else {
-      CheckKeyText(*text, &check);
-    }
-  } else {
-    check.source = "none";
-  }
-  return check;
+  std::string text;
+  return LookUpKey(source, options, &text);
+}
+
+absl::StatusOr<Secret> ReadCheckedKey(const ApiKeySource& source, const ValidateOptions& options) {
+  std::string text;
+  const KeyCheck check = LookUpKey(source, options, &text);
+  if (!check.status.ok()) return absl::UnauthenticatedError(check.status.message());
+  return Secret(std::string(absl::StripAsciiWhitespace(text)));
 }
 
 Validation ValidateJob(const JobConfig& job, const ValidateOptions& options) {
@@ -194,10 +210,10 @@ std::string RenderValidation(const JobConfig& job, const Validation& validation)
   std::string out;
   if (validation.dataset.has_value()) {
     const DatasetInfo& info = *validation.dataset;
-    absl::StrAppend(&out, "dataset  ", job.dataset.path, ": ", DatasetFormatName(info.format),
-                    info.compression.empty() ? "" : ", ", info.compression, ", ", info.rows,
-                    " rows, ", FormatBytes(info.bytes), ", sha256 ", info.sha256.substr(0, 12),
-                    "\n");
+    absl::StrAppend(&out, "dataset  ", ShownUrl(job.dataset.path), ": ",
+                    DatasetFormatName(info.format), info.compression.empty() ? "" : ", ",
+                    info.compression, ", ", info.rows, " rows, ", FormatBytes(info.bytes),
+                    ", sha256 ", info.sha256.substr(0, 12), "\n");
     absl::StrAppend(&out, "items    ", info.rows * static_cast<int64_t>(job.models.size()), " (",
                     info.rows, " rows x ", job.models.size(), " models)\n");
     for (const std::string& problem : info.problems)

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/secret.h"
 #include "coordinator/dataset/dataset.h"
 #include "coordinator/job/job.h"
 
@@ -39,6 +40,10 @@ struct KeyCheck {
 
 // `env` and file contents are looked at, their values never repeated.
 KeyCheck CheckKey(const ApiKeySource& source, const ValidateOptions& options);
+
+// The key itself, without the white space around it; an empty one when the source names none or an
+// empty one. Unauthenticated, without the key, when CheckKey would not take it.
+absl::StatusOr<Secret> ReadCheckedKey(const ApiKeySource& source, const ValidateOptions& options);
 
 struct Validation {
   std::vector<std::string> errors;   // the job cannot run

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "coordinator/job/check_job.h"
+#include "coordinator/store/run_files.h"
 
 namespace headrace {
 namespace {
@@ -42,6 +44,43 @@ RunIdentity IdentityOf(const JobConfig& job, const DatasetInfo& info) {
   identity.rows = info.rows;
   identity.models = static_cast<int64_t>(job.models.size());
   return identity;
+}
+
+// The dataset with the path of a file.
+absl::StatusOr<DatasetJob> LocalDataset(const JobConfig& job, const JobRunOptions& options,
+                                        Disk* disk) {
+  if (!IsUrl(job.dataset.path) || !options.copy_dataset) return job.dataset;
+  HR_RETURN_IF_ERROR(disk->MakeDirs(job.output_dir));
+  return options.copy_dataset(job.dataset, job.output_dir);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> ReadLocal(const DatasetJob& local, const std::string& dir,
+                                                   Disk* disk, DatasetInfo* info) {
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(local));
+  HR_RETURN_IF_ERROR(disk->MakeDirs(dir));
+  HR_ASSIGN_OR_RETURN(*info, dataset->Scan(dir));
+  return dataset;
+}
+
+// A failure leaves no empty directory, and no copy that would stand in the way of a better one.
+absl::StatusOr<std::unique_ptr<Dataset>> ReadDataset(const JobConfig& job,
+                                                     const JobRunOptions& options, Disk* disk,
+                                                     DatasetInfo* info) {
+  const std::string& dir = job.output_dir;
+  const absl::StatusOr<DatasetJob> local = LocalDataset(job, options, disk);
+  absl::Status status = local.status();
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<Dataset>> dataset = ReadLocal(*local, dir, disk, info);
+    if (dataset.ok()) return dataset;
+    status = dataset.status();
+    const bool has_begun = access(absl::StrCat(dir, "/", kLockFile).c_str(), F_OK) == 0;
+    if (local->path != job.dataset.path && !has_begun) {
+      unlink(local->path.c_str());
+      unlink(absl::StrCat(local->path, ".json").c_str());
+    }
+  }
+  rmdir(dir.c_str());  // only if it is empty
+  return status;
 }
 
 JobConfig WithGate(JobConfig job) {
@@ -82,18 +121,13 @@ JobRun::~JobRun() = default;
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Open(JobConfig job, JobRunOptions options,
                                                      Disk* disk, Reactor* reactor) {
-  HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, Dataset::Open(job.dataset));
-  HR_RETURN_IF_ERROR(disk->MakeDirs(job.output_dir));
-  absl::StatusOr<DatasetInfo> info = dataset->Scan(job.output_dir);
-  if (!info.ok()) {
-    rmdir(job.output_dir.c_str());  // only if it is empty
-    return info.status();
-  }
-  for (const std::string& problem : info->problems) HR_LOG(kWarning) << problem;
-  const RunIdentity identity = IdentityOf(job, *info);
+  DatasetInfo info;
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, ReadDataset(job, options, disk, &info));
+  for (const std::string& problem : info.problems) HR_LOG(kWarning) << problem;
+  const RunIdentity identity = IdentityOf(job, info);
   if (options.on_dataset_read != nullptr) options.on_dataset_read();
 
-  std::unique_ptr<JobRun> run(new JobRun(std::move(job), options, *std::move(info), reactor));
+  std::unique_ptr<JobRun> run(new JobRun(std::move(job), options, std::move(info), reactor));
   run->dataset_ = std::move(dataset);
   StateRecovery recovery(&run->state_, &run->runner_options_);
   RecoveryReport report;

@@ -4,6 +4,7 @@
 #define HEADRACE_COORDINATOR_JOBS_JOB_RUN_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,11 @@ struct JobRunOptions {
   absl::Duration lease = absl::Seconds(60);
   bool record_workers = true;  // see JobRunnerOptions, as the next
   size_t max_item_bytes = JobRunnerOptions{}.max_item_bytes;
+  // Makes a file in the run directory of a dataset that is a URL, and perhaps one with ".json" at
+  // its end, and gives the dataset with its path: the rest of the coordinator speaks no HTTP.
+  // Without it, a URL is refused.
+  std::function<absl::StatusOr<DatasetJob>(const DatasetJob& dataset, const std::string& dir)>
+      copy_dataset;
   // Called when the dataset was read, before the run directory is taken and the first thread
   // starts.
   absl::AnyInvocable<void()> on_dataset_read;

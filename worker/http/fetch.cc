@@ -179,7 +179,14 @@ class Download final : public Transfer {
   Download(Url url, const FetchOptions& options, std::string ca_bundle, std::FILE* file)
       : Transfer(std::move(url), options, std::move(ca_bundle)), file_(file) {}
 
+  // After Run() has ended well.
+  FetchedFile fetched() const { return {written_, HeaderOf("etag"), HeaderOf("last-modified")}; }
+
  private:
+  std::string HeaderOf(absl::string_view name) const {
+    const std::string* value = FindHeader(answer_, name);
+    return value == nullptr ? std::string() : *value;
+  }
   absl::Status Prepare(CURL* easy) override;
   Attempt Judge(CURLcode code, long status) override;
   bool Progressed() const override {
@@ -207,12 +214,19 @@ absl::Status Download::Prepare(CURL* easy) {
   begun_ = false;
   resumed_at_ = validator_.empty() ? 0 : written_;
   headers_ = nullptr;
+  const auto add_header = [this](const std::string& line) {
+    headers_.reset(curl_slist_append(headers_.release(), line.c_str()));
+  };
+  // libcurl drops this header on a redirect to another host, port or scheme (since 7.83).
+  if (!options_.bearer.empty()) {
+    add_header(absl::StrCat("Authorization: Bearer ", options_.bearer.Reveal()));
+  }
   if (resumed_at_ > 0) {
     // If-Range: the rest of the same file, or all of another one (RFC 9110 section 13.1.5).
-    headers_.reset(curl_slist_append(nullptr, absl::StrCat("If-Range: ", validator_).c_str()));
-    Set(easy, CURLOPT_HTTPHEADER, headers_.get());
+    add_header(absl::StrCat("If-Range: ", validator_));
     Set(easy, CURLOPT_RANGE, absl::StrCat(resumed_at_, "-").c_str());
   }
+  Set(easy, CURLOPT_HTTPHEADER, headers_.get());
   Set(easy, CURLOPT_HEADERDATA, static_cast<void*>(this));
   Set(
       easy, CURLOPT_HEADERFUNCTION, +[](char* data, size_t size, size_t count, void* self) {
@@ -350,15 +364,16 @@ class Upload final : public Transfer {
 }  // namespace
 
 absl::Status FetchToFile(const std::string& url, const std::string& path,
-                         const FetchOptions& options) {
+                         const FetchOptions& options, FetchedFile* fetched) {
   HR_RETURN_IF_ERROR(EnsureCurl());
   HR_ASSIGN_OR_RETURN(Url parsed, ParseUrl(url));
   HR_ASSIGN_OR_RETURN(std::string ca_bundle, CaBundle(options.ca_file));
   const std::string part = path + ".part";
   FilePtr file(std::fopen(part.c_str(), "wb"));
   if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", part));
-  absl::Status status =
-      Download(std::move(parsed), options, std::move(ca_bundle), file.get()).Run();
+  Download download(std::move(parsed), options, std::move(ca_bundle), file.get());
+  absl::Status status = download.Run();
+  if (fetched != nullptr) *fetched = download.fetched();
   if (status.ok() && (std::fflush(file.get()) != 0 || fsync(fileno(file.get())) != 0)) {
     status = ErrnoStatus(errno, absl::StrCat("write ", part));
   }

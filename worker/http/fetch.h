@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/base/secret.h"
 
 namespace headrace::http {
 
@@ -21,6 +22,16 @@ struct FetchOptions {
   int attempts = 5;                                    // in all without a further MiB between them
   absl::Duration first_delay = absl::Milliseconds(500);  // between attempts, doubled each time
   bool use_environment_proxies = true;
+  // Goes as "Authorization: Bearer" to the URL's own scheme, host and port, not where a redirect
+  // leads. Empty: none.
+  Secret bearer;
+};
+
+// What the server said of a file that arrived.
+struct FetchedFile {
+  int64_t bytes = 0;
+  std::string etag;           // as sent; empty when it named none
+  std::string last_modified;  // the same
 };
 
 // Writes what `url` (http or https; at most 5 redirects, never from https to http) serves to
@@ -31,9 +42,10 @@ struct FetchOptions {
 // InvalidArgument: a bad URL or ca_file. NotFound: 404 or 410. PermissionDenied: 401 or 403.
 // ResourceExhausted: larger than max_bytes. DeadlineExceeded: total_timeout. Unavailable: the
 // attempts are used up; the message says what broke last. FailedPrecondition: another status.
-// Messages show the URL without its query, which may hold a signature.
+// Messages show the URL without its query, which may hold a signature. *fetched, unless null, is
+// set on success.
 absl::Status FetchToFile(const std::string& url, const std::string& path,
-                         const FetchOptions& options = {});
+                         const FetchOptions& options = {}, FetchedFile* fetched = nullptr);
 
 // PUTs the file at `path` to `url`. Repeated after a failure of the transport or a 5xx, 408 or 429:
 // a PUT may be repeated (RFC 9110 section 9.2.2). Errors as above; NotFound also when the file does

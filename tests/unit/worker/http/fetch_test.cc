@@ -75,6 +75,15 @@ TEST_F(FetchTest, AServerErrorIsRepeatedUntilTheAttemptsAreUsedUp) {
   EXPECT_TRUE(LeftNothing());
 }
 
+TEST_F(FetchTest, WhatTheServerSaidOfTheFileIsTold) {
+  server_.SetScripts("/f", {Answer(200, {{"etag", "\"v1\""}, {"last-modified", "x"}}, "hello")});
+  FetchedFile fetched;
+  ASSERT_TRUE(FetchToFile(UrlOf("/f"), path_, options_, &fetched).ok());
+  EXPECT_EQ(fetched.bytes, 5);
+  EXPECT_EQ(fetched.etag, "\"v1\"");
+  EXPECT_EQ(fetched.last_modified, "x");
+}
+
 TEST_F(FetchTest, AWholeFileArrives) {
   server_.SetScripts("/f?a=b", {Answer(200, {}, "hello")});
   ASSERT_TRUE(FetchToFile(UrlOf("/f?a=b"), path_, options_).ok());
