@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "coordinator/job/check_job.h"
+#include "coordinator/job/schema_check.h"
 #include "coordinator/store/run_files.h"
 
 namespace headrace {
@@ -121,6 +122,9 @@ JobRun::~JobRun() = default;
 
 absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Open(JobConfig job, JobRunOptions options,
                                                      Disk* disk, Reactor* reactor) {
+  // Jobs that are submitted come this way alone.
+  const SchemaFindings schemas = CheckJobSchemas(job, "");
+  if (!schemas.errors.empty()) return absl::InvalidArgumentError(schemas.errors.front());
   DatasetInfo info;
   HR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, ReadDataset(job, options, disk, &info));
   for (const std::string& problem : info.problems) HR_LOG(kWarning) << problem;
