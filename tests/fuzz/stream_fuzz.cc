@@ -33,7 +33,7 @@ provider::Reply Play(provider::Api api, bool stream, bool events, absl::string_v
 }
 
 bool IsJson(absl::string_view text) {
-  JsonReader json(text);
+  headrace::JsonReader json(text);
   json.Skip();
   return json.AtEnd();
 }
