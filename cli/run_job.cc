@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/run/local_run.h"
+#include "cli/run/redis_flag.h"
 #include "cli/run/run_report.h"
 #include "common/base/log.h"
 #include "coordinator/job/schema_check.h"
@@ -44,10 +45,6 @@ absl::Status CheckSchemas(const RunRequest& request) {
 }  // namespace
 
 ExitCode RunJob(const RunRequest& request) {
-  if (!request.redis.empty()) {
-    return Fail("run", absl::InvalidArgumentError(
-                           "--redis: this build keeps pools in memory and shares no quota"));
-  }
   if (!request.admin.empty()) {
     return Fail("run", absl::InvalidArgumentError("--admin: this build has no admin server"));
   }
@@ -55,7 +52,10 @@ ExitCode RunJob(const RunRequest& request) {
   if (!keys.ok()) return Fail("run", keys);
   const absl::Status schemas = CheckSchemas(request);
   if (!schemas.ok()) return Fail("run", schemas);
+  const absl::Status redis = CheckRedisFlag(request.redis);
+  if (!redis.ok()) return Fail("run", redis);
   LocalRunOptions options;
+  options.redis = request.redis;
   options.job = request.job;
   options.progress = request.progress;
   options.no_color = request.no_color;

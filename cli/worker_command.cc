@@ -8,6 +8,7 @@
 #include "cli/flag_types.h"
 #include "cli/remote/coordinator_flags.h"
 #include "cli/remote/remote_worker.h"
+#include "cli/run/redis_flag.h"
 #include "cli/run/signals.h"
 #include "common/rpc/pem.h"
 
@@ -17,7 +18,6 @@ namespace {
 struct WorkerFlags {
   CoordinatorFlags coordinator;
   RemoteWorkerOptions options;
-  std::string redis;
   std::string admin;
 };
 
@@ -31,14 +31,12 @@ absl::Status CheckId(const std::string& id) {
 }
 
 ExitCode Work(WorkerFlags flags) {
-  if (!flags.redis.empty()) {
-    return Fail("worker", absl::InvalidArgumentError(
-                              "--redis: this build keeps pools in memory and shares no quota"));
-  }
   if (!flags.admin.empty()) {
     return Fail("worker", absl::InvalidArgumentError("--admin: this build has no admin server"));
   }
   BlockStopSignals();  // before gRPC starts its threads
+  const absl::Status redis = CheckRedisFlag(flags.options.redis);
+  if (!redis.ok()) return Fail("worker", redis);
   const absl::StatusOr<CoordinatorConnection> connection = Connect(flags.coordinator);
   if (!connection.ok()) return Fail("worker", connection.status());
   if (flags.options.id.empty()) {
@@ -74,7 +72,7 @@ void AddWorkerCommand(CLI::App* app, ChosenCommand* chosen) {
               "After SIGTERM: time for calls under way to end and be delivered (default: 30s)");
   AddDuration(command, "--connect-timeout", &options->connect_timeout,
               "Give up after this long without a coordinator (default: never)");
-  command->add_option("--redis", flags->redis, "Redis that shares the quota with other workers")
+  command->add_option("--redis", options->redis, "Redis that shares the quota with other workers")
       ->type_name("URL");
   command->add_option("--admin", flags->admin, "Serve metrics here")->type_name("ADDR:PORT");
   command->callback([=] { chosen->body = [flags] { return Work(*flags); }; });

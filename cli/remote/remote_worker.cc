@@ -116,7 +116,7 @@ ExitCode ServeCoordinator(const CoordinatorConnection& connection,
   absl::Status status;
   StopSource drain;
   {
-    RealEnvironment environment(reactor->get());
+    RealEnvironment environment(reactor->get(), options.redis, options.id);
     Worker worker(reactor->get(), worker_options, &environment);
     Sessions sessions(reactor->get(), connection);
     absl::StatusOr<std::unique_ptr<SignalWatch>> signals = SignalWatch::Start(

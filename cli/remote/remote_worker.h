@@ -15,6 +15,7 @@ namespace headrace {
 struct RemoteWorkerOptions {
   std::string id;  // unique in the cluster
   int64_t max_in_flight = 2500;
+  std::string redis;                         // URL; empty: pools in memory
   absl::Duration grace = absl::Seconds(30);  // of a drain
   // Without a session for this long the worker gives up.
   absl::Duration connect_timeout = absl::InfiniteDuration();
@@ -26,8 +27,8 @@ std::string MakeWorkerId();
 
 // Serves until the coordinator lets the worker go (kOk), a signal has drained it (kInterrupted), or
 // for a reason that trying again does not change, which is told on standard error. A second signal
-// ends the process at once. After BlockStopSignals(), which comes before Connect(): gRPC has threads
-// from then on.
+// ends the process at once. After BlockStopSignals(), which comes before Connect(): gRPC has
+// threads from then on.
 ExitCode ServeCoordinator(const CoordinatorConnection& connection,
                           const RemoteWorkerOptions& options);
 

@@ -113,7 +113,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
     worker_options.seed = RandomSeed();
     HR_ASSIGN_OR_RETURN(std::unique_ptr<LocalWorker> worker,
                         LocalWorker::Start(server->InProcessChannel(), worker_options,
-                                           [&run, &job](absl::Status status) {
+                                           options.redis, [&run, &job](absl::Status status) {
                                              if (status.ok()) return;
                                              run.reactor->Post([&job, status] {
                                                job->runner()->Stop("error", ExitCode::kError,

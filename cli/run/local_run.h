@@ -16,6 +16,7 @@ struct LocalRunOptions {
   JobConfig job;  // finished
   ProgressMode progress = ProgressMode::kAuto;
   bool no_color = false;
+  std::string redis;  // URL of the Redis that shares the pools; empty: pools in memory
 };
 
 struct LocalRunEnd {

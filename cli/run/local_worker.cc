@@ -21,20 +21,22 @@ Task<void> Serve(Worker* worker, ClientStream* stream, StopToken drain, absl::St
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalWorker>> LocalWorker::Start(
-    std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+    std::shared_ptr<grpc::Channel> channel, WorkerOptions options, std::string redis,
     absl::AnyInvocable<void(absl::Status)> on_end) {
   HR_ASSIGN_OR_RETURN(std::unique_ptr<EpollReactor> reactor, EpollReactor::Make());
   return std::unique_ptr<LocalWorker>(new LocalWorker(std::move(reactor), std::move(channel),
-                                                      std::move(options), std::move(on_end)));
+                                                      std::move(options), std::move(redis),
+                                                      std::move(on_end)));
 }
 
 LocalWorker::LocalWorker(std::unique_ptr<EpollReactor> reactor,
                          std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
-                         absl::AnyInvocable<void(absl::Status)> on_end)
+                         std::string redis, absl::AnyInvocable<void(absl::Status)> on_end)
     : reactor_(std::move(reactor)),
       on_end_(std::move(on_end)),
-      thread_([this, channel = std::move(channel), options = std::move(options)]() mutable {
-        Main(std::move(channel), std::move(options));
+      thread_([this, channel = std::move(channel), options = std::move(options),
+               redis = std::move(redis)]() mutable {
+        Main(std::move(channel), std::move(options), std::move(redis));
       }) {}
 
 LocalWorker::~LocalWorker() { Stop(); }
@@ -44,10 +46,11 @@ void LocalWorker::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void LocalWorker::Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options) {
+void LocalWorker::Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+                       std::string redis) {
   absl::Status status;
   {
-    RealEnvironment environment(reactor_.get());
+    RealEnvironment environment(reactor_.get(), std::move(redis), options.id);
     Worker worker(reactor_.get(), std::move(options), &environment);
     std::unique_ptr<v1::WorkerService::Stub> stub = v1::WorkerService::NewStub(channel);
     ClientStream stream(reactor_.get(),

@@ -5,6 +5,7 @@
 #include <grpcpp/channel.h>
 
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/functional/any_invocable.h"
@@ -18,10 +19,11 @@ namespace headrace {
 
 class LocalWorker {
  public:
-  // Serves one session over `channel`. `on_end` is called on the worker's thread with how it ended.
+  // Serves one session over `channel`, with pools in the Redis at the URL `redis`, or in memory
+  // when that is empty. `on_end` is called on the worker's thread with how it ended.
   // ResourceExhausted when the process is out of file descriptors.
   static absl::StatusOr<std::unique_ptr<LocalWorker>> Start(
-      std::shared_ptr<grpc::Channel> channel, WorkerOptions options,
+      std::shared_ptr<grpc::Channel> channel, WorkerOptions options, std::string redis,
       absl::AnyInvocable<void(absl::Status)> on_end);
   // Stops and waits.
   ~LocalWorker();
@@ -32,8 +34,9 @@ class LocalWorker {
 
  private:
   LocalWorker(std::unique_ptr<EpollReactor> reactor, std::shared_ptr<grpc::Channel> channel,
-              WorkerOptions options, absl::AnyInvocable<void(absl::Status)> on_end);
-  void Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options);
+              WorkerOptions options, std::string redis,
+              absl::AnyInvocable<void(absl::Status)> on_end);
+  void Main(std::shared_ptr<grpc::Channel> channel, WorkerOptions options, std::string redis);
 
   const std::unique_ptr<EpollReactor> reactor_;
   StopSource stop_;  // of the worker's thread

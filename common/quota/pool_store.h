@@ -91,6 +91,7 @@ struct PoolSnapshot {
   double capacity_share = 1;  // the same of what may be in flight
   int64_t expired = 0;        // reservations that nobody settled in time
   Costs outside{};            // what somebody else was seen to use, in all
+  std::string notice;         // what is wrong with the store, for people; empty when nothing is
 };
 
 // What a store knows of a pool without asking anybody.
@@ -152,6 +153,10 @@ class PoolStore {
 
   // `listener` is told until it is unlinked or destroyed. Does nothing for an unknown pool.
   virtual void Listen(absl::string_view pool, PoolListener* listener) {}
+
+  // Tells what is left to be told and ends what the store runs. Nobody asks any more; needed before
+  // the destruction of a store that runs anything.
+  virtual Task<void> Stop() { co_return; }
 };
 
 }  // namespace headrace::quota

@@ -15,6 +15,7 @@
 #include "worker/http/client.h"
 #include "worker/http/url.h"
 #include "worker/session/pool_description.h"
+#include "worker/session/shared_pools.h"
 
 namespace headrace {
 namespace {
@@ -63,12 +64,29 @@ absl::StatusOr<std::unique_ptr<quota::PoolStore>> RealEnvironment::MakePools(
     HR_ASSIGN_OR_RETURN(quota::PoolSpec spec, ToPoolSpec(pool));
     specs.push_back(std::move(spec));
   }
+  if (!redis_.empty()) return MakePoolsInRedis(job, std::move(specs));
   return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
+}
+
+absl::StatusOr<std::unique_ptr<quota::PoolStore>> RealEnvironment::MakePoolsInRedis(
+    const v1::JobSpec& job, std::vector<quota::PoolSpec> specs) {
+  std::vector<std::vector<PoolUser>> users(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    specs[i].reservation_timeout = ReservationTimeout(job, specs[i].name);
+    for (const v1::ModelSpec& model : job.models()) {
+      if (model.pool() != specs[i].name) continue;
+      absl::StatusOr<Secret> key = ReadKey(model.api_key());
+      // A model without its key makes no calls, and says so where it is set up.
+      if (key.ok()) users[i].push_back(PoolUser{model.endpoint(), *std::move(key)});
+    }
+  }
+  return MakeSharedPools(reactor_, redis_, worker_, std::move(specs), users);
 }
 
 std::vector<quota::PoolSpec> RealEnvironment::PoolsOfSharer(const v1::JobSpec& job,
                                                             int64_t sharers) {
   std::vector<quota::PoolSpec> specs;
+  if (!redis_.empty()) return specs;
   for (const v1::PoolSpec& pool : job.pools()) {
     absl::StatusOr<quota::PoolSpec> made = ToPoolSpec(pool);
     if (!made.ok()) continue;  // MakePools() has said so

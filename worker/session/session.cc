@@ -346,6 +346,8 @@ void Worker::AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const {
   const MonoTime now = reactor_->Now();
   for (const auto& [name, pool] : job.pools) {
     const quota::PoolSnapshot snapshot = pool->Snapshot();
+    // What is wrong with the quota comes before what the calls wait for.
+    if (!snapshot.notice.empty()) beat->set_waiting_for(snapshot.notice);
     v1::PoolState* state = beat->add_pools();
     state->set_job_id(job_id);
     state->set_pool(name);

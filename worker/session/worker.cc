@@ -185,6 +185,7 @@ Task<void> Worker::RetireJob(Worker* self, uint64_t job_id) {
   self->jobs_.erase(job_id);
   self->SizeGate();
   for (const auto& [name, pool] : job->pools) co_await pool->Shutdown();
+  if (job->store != nullptr) co_await job->store->Stop();
 }
 
 absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
@@ -396,6 +397,7 @@ Task<void> Worker::Shutdown() {
   co_await scope_.Join();
   for (const auto& [id, job] : jobs_) {
     for (const auto& [name, pool] : job->pools) co_await pool->Shutdown();
+    if (job->store != nullptr) co_await job->store->Stop();
   }
   for (const auto& [endpoint, client] : clients_) co_await client->Shutdown();
 }
