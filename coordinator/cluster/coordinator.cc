@@ -294,6 +294,7 @@ void Coordinator::OnBeat(WorkerSession* session, const v1::Beat& beat) {
     cancel->set_reason("the lease is lost");
     session->Send(std::move(message));
   }
+  for (JobRunner* job : jobs_) job->OnBeat(worker->key);
   // Also without a batch: a worker that hears nothing for long takes its stream for half open.
   session->Send(std::move(renewals));
 

@@ -89,8 +89,18 @@ bool LeaseTable::Renew(WorkerKey worker, BatchId batch, Epoch epoch, MonoTime ex
   if (lease == nullptr || lease->worker != worker) return false;
   lease->expiry = expiry;
   lease->live = true;
+  lease->maybe_held = false;
   lost_.erase(batch);
   return true;
+}
+
+bool LeaseTable::HoldsNoLost(WorkerKey worker) {
+  bool changed = false;
+  for (BatchId batch : lost_) {
+    Lease& lease = leases_.at(batch);
+    if (lease.worker == worker) changed = std::exchange(lease.maybe_held, false) || changed;
+  }
+  return changed;
 }
 
 void LeaseTable::SetNotStarted(BatchId batch, uint32_t items) {
@@ -109,6 +119,7 @@ std::vector<BatchId> LeaseTable::Expire(MonoTime now) {
   for (auto& [id, lease] : leases_) {
     if (!lease.live || lease.expiry > now) continue;
     Lose(id, &lease);
+    lease.maybe_held = true;
     ids.push_back(id);
   }
   std::sort(ids.begin(), ids.end());

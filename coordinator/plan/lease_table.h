@@ -4,7 +4,8 @@
 //   LIVE   Renew(worker, epoch)                   LIVE  a later expiry
 //   LIVE   expiry passed, LoseWorker              LOST  a loss is counted
 //   LOST   Renew by its last worker, same epoch   LIVE  nobody else has it yet: it goes on
-//   LOST   Reissue                                LIVE  the next epoch, or a part under a new id
+//   LOST   Reissue                                LIVE  the next epoch, or a part under a new id;
+//                                                       not to a worker that may hold it
 //   any    Remove(epoch)                          -     the open items come back
 //
 // Epochs fence leases, not data: an item of a stale epoch is not open in it any more, but what its
@@ -50,6 +51,8 @@ class LeaseTable {
     uint32_t losses = 0;                 // workers that were lost with it
     uint32_t not_started = 0;            // items without a call, as last heard
     bool live = true;
+    // Lost by time alone: its worker may hold it still, and has not said since.
+    bool maybe_held = false;
     bool has_texts = true;  // false: adopted, the items are bare numbers
   };
 
@@ -74,6 +77,9 @@ class LeaseTable {
   // cancel the batch.
   bool Renew(WorkerKey worker, BatchId batch, Epoch epoch, MonoTime expiry);
   void SetNotStarted(BatchId batch, uint32_t items);
+  // `worker` has said what it holds, and that was renewed: it holds none of its lost leases. True
+  // if it might have until now.
+  bool HoldsNoLost(WorkerKey worker);
 
   // The live leases that end at or before `now`, and those of `worker`, become lost; their ids.
   std::vector<BatchId> Expire(MonoTime now);

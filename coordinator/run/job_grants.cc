@@ -20,9 +20,9 @@ constexpr size_t kMaxGrantBytes = size_t{4} << 20;
 // ---------------------------------------------------------------------------------------------
 // Out
 
-bool JobRunner::Grantable(size_t model, uint64_t credits) const {
+bool JobRunner::Grantable(WorkerKey worker, size_t model, uint64_t credits) const {
   if (credits == 0) return false;
-  if (LostOf(model) != nullptr) return true;
+  if (LostFor(worker, model) != nullptr) return true;
   const Feed& feed = *feeds_[model];
   if (feed.ready() == 0) return false;
   const size_t wanted =
@@ -31,9 +31,11 @@ bool JobRunner::Grantable(size_t model, uint64_t credits) const {
   return feed.ready() >= wanted || feed.dry();
 }
 
-const LeaseTable::Lease* JobRunner::LostOf(size_t model) const {
+const LeaseTable::Lease* JobRunner::LostFor(WorkerKey worker, size_t model) const {
   for (BatchId batch : leases_.lost()) {
     const LeaseTable::Lease* lease = leases_.Find(batch);
+    // Under a new epoch it would lose what it has done: it is asked first, by its next beat.
+    if (lease->maybe_held && lease->worker == worker) continue;
     if (lease->grant.model() == model) return lease;
   }
   return nullptr;
@@ -42,7 +44,7 @@ const LeaseTable::Lease* JobRunner::LostOf(size_t model) const {
 std::optional<v1::Grant> JobRunner::NextGrant(WorkerKey worker, const ModelCredits& credits) {
   if (stop_.has_value() || ended_.is_set() || learning_) return std::nullopt;
   const std::optional<size_t> model =
-      turns_.Next([this, &credits](size_t i) { return Grantable(i, credits[i]); });
+      turns_.Next([this, worker, &credits](size_t i) { return Grantable(worker, i, credits[i]); });
   if (!model.has_value() || !MayHaveGrants(worker)) return std::nullopt;
   if (next_batch_ >= reserved_batches_) {
     if (!std::exchange(reserving_, true)) work_.Spawn(ReserveIds(this));
@@ -60,7 +62,7 @@ v1::Grant JobRunner::MakeGrant(WorkerKey worker, size_t model, size_t max_items)
   const MonoTime expiry = reactor_->Now() + options_.lease;
   const BatchId id = next_batch_;
   next_batch_ = BatchId(next_batch_.value() + 1);
-  if (const LeaseTable::Lease* lost = LostOf(model)) {
+  if (const LeaseTable::Lease* lost = LostFor(worker, model)) {
     const BatchId batch(lost->grant.batch_id());
     return leases_.Reissue(batch, worker, id, max_items, expiry);
   }
@@ -153,6 +155,7 @@ void JobRunner::OnHello(WorkerKey worker, const WorkerName& name,
     holds.insert(BatchId(batch.batch_id()));
     if (!Renew(worker, batch)) Adopt(worker, batch);
   }
+  leases_.HoldsNoLost(worker);
   // What was on its way when the last session broke has not come.
   for (BatchId batch : leases_.OfWorker(worker)) {
     if (!holds.contains(batch)) EndLease(batch, Epoch(leases_.Find(batch)->grant.epoch()));
@@ -214,6 +217,10 @@ bool JobRunner::Renew(WorkerKey worker, const v1::HeldBatch& held) {
   }
   leases_.SetNotStarted(batch, held.not_started());
   return true;
+}
+
+void JobRunner::OnBeat(WorkerKey worker) {
+  if (leases_.HoldsNoLost(worker)) Advance();
 }
 
 void JobRunner::LoseWorker(WorkerKey worker, bool left) {

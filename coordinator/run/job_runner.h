@@ -98,6 +98,8 @@ class JobRunner final {
   void OnHello(WorkerKey worker, const WorkerName& name, const std::vector<v1::HeldBatch>& held);
   // One held batch of a beat. False: the worker must cancel it.
   bool Renew(WorkerKey worker, const v1::HeldBatch& held);
+  // All of a beat was renewed: what the worker has not named it does not hold.
+  void OnBeat(WorkerKey worker);
   // The worker process is gone for good. `left`: it said so itself and nothing killed it.
   void LoseWorker(WorkerKey worker, bool left);
   // The time has gone on: leases may have expired. Called every second or so.
@@ -151,8 +153,9 @@ class JobRunner final {
   static Task<void> SaveSnapshot(JobRunner* self);
 
   // job_grants.cc: batches out and back
-  bool Grantable(size_t model, uint64_t credits) const;
-  const LeaseTable::Lease* LostOf(size_t model) const;
+  bool Grantable(WorkerKey worker, size_t model, uint64_t credits) const;
+  // The oldest lost lease of the model that may go to `worker`.
+  const LeaseTable::Lease* LostFor(WorkerKey worker, size_t model) const;
   v1::Grant MakeGrant(WorkerKey worker, size_t model, size_t max_items);
   bool MayHaveGrants(WorkerKey worker);
   static Task<void> RecordWorker(JobRunner* self, WorkerKey worker, WorkerName name, bool present);
