@@ -128,7 +128,8 @@ Coordinator::Worker* Coordinator::Register(WorkerSession* session, const v1::Hel
     found->chunks = ChunkLedger(hello.first_unacked_chunk(), hello.next_chunk());
   } else if (found->session != nullptr) {
     by_session_.erase(found->session->id());
-    found->session->End(absl::AbortedError("the worker has opened a newer session"));
+    // Not aborted: hellos may overtake each other, and the process is the only one of its name.
+    found->session->End(absl::UnavailableError("the worker has opened a newer session"));
   }
   found->session = session;
   found->build = hello.build();

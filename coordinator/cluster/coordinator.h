@@ -5,7 +5,7 @@
 //   -               hello                         CONNECTED     jobs and reconciliation are sent
 //   CONNECTED       stream broke                  AWAY          its leases go on until they expire
 //   AWAY            hello of the same process     CONNECTED     what it holds is compared
-//   CONNECTED       hello of the same process     CONNECTED     the older stream is aborted
+//   CONNECTED       hello of the same process     CONNECTED     the older stream is ended
 //   any             hello of another process      GONE          its leases are lost at once
 //                   under the same name
 //   any             bye                           GONE          its leases come back
