@@ -47,16 +47,18 @@ Task<void> WorkerSession::Run(StopToken stop) {
         ctx->session->End(absl::UnavailableError(ctx->stop.reason().text));
       },
       &context);
+  scope_.Spawn(WatchSilence());
   v1::Hello hello;
   absl::Status status = co_await Handshake(&hello);
   if (!status.ok()) {
     HR_LOG(kWarning) << "a worker's session was refused: " << status.message();
+    scope_.RequestStop({StopCode::kPeerLost, "no handshake"});
     co_await stream_->Close(status);
+    co_await scope_.Join();
     co_return;
   }
   host_->OnSessionOpen(this, hello);
   scope_.Spawn(WriteLoop());
-  scope_.Spawn(WatchSilence());
   while (true) {
     std::optional<v1::WorkerMessage> message = co_await stream_->Read(end_.token());
     if (!message.has_value()) break;
