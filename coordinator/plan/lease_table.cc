@@ -13,6 +13,8 @@ void LeaseTable::Insert(Lease lease) {
   for (const v1::Item& item : lease.grant.items()) lease.open.insert(item.item());
   lease.not_started = static_cast<uint32_t>(lease.open.size());
   open_items_ += static_cast<int64_t>(lease.open.size());
+  if (!lease.live) lost_.insert(id);
+  if (lease.suspect) suspects_.insert(id);
   const bool added = leases_.emplace(id, std::move(lease)).second;
   HR_CHECK(added) << "batch " << id << " is leased already";
 }
@@ -62,6 +64,7 @@ std::vector<v1::Item> LeaseTable::Remove(BatchId batch, Epoch epoch) {
   }
   open_items_ -= static_cast<int64_t>(lease->open.size());
   lost_.erase(batch);
+  suspects_.erase(batch);
   leases_.erase(batch);
   return items;
 }
@@ -110,8 +113,10 @@ void LeaseTable::SetNotStarted(BatchId batch, uint32_t items) {
 
 void LeaseTable::Lose(BatchId batch, Lease* lease) {
   lease->live = false;
-  ++lease->losses;
   lost_.insert(batch);
+  if (++lease->losses < kLossesToSplit) return;
+  lease->suspect = true;
+  suspects_.insert(batch);
 }
 
 std::vector<BatchId> LeaseTable::Expire(MonoTime now) {
@@ -151,6 +156,7 @@ v1::Grant LeaseTable::Reissue(BatchId batch, WorkerKey worker, BatchId part, siz
   v1::Grant grant = rest;
   size_t count = std::min(max_items, items.size());
   uint32_t losses = lease->losses;
+  const bool suspect = lease->suspect;
   if (losses >= kLossesToSplit && items.size() > 1) {
     count = std::min(count, (items.size() + 1) / 2);
     losses = kLossesToSplit - 1;
@@ -160,8 +166,9 @@ v1::Grant LeaseTable::Reissue(BatchId batch, WorkerKey worker, BatchId part, siz
   const bool whole = count == items.size();
   open_items_ -= static_cast<int64_t>(lease->open.size());
   leases_.erase(batch);
+  lost_.erase(batch);
+  suspects_.erase(batch);
   if (whole) {
-    lost_.erase(batch);
     grant.set_epoch(epoch);
   } else {
     grant.set_batch_id(part.value());
@@ -173,6 +180,7 @@ v1::Grant LeaseTable::Reissue(BatchId batch, WorkerKey worker, BatchId part, siz
     left.grant = std::move(rest);
     left.expiry = expiry;
     left.losses = losses;
+    left.suspect = suspect;
     left.live = false;
     Insert(std::move(left));
   }
@@ -181,8 +189,22 @@ v1::Grant LeaseTable::Reissue(BatchId batch, WorkerKey worker, BatchId part, siz
   given.grant = grant;
   given.expiry = expiry;
   given.losses = losses;
+  given.suspect = suspect;
   Insert(std::move(given));
   return grant;
+}
+
+bool LeaseTable::HoldsAny(WorkerKey worker) const {
+  return std::any_of(leases_.begin(), leases_.end(), [worker](const auto& entry) {
+    return entry.second.live && entry.second.worker == worker;
+  });
+}
+
+bool LeaseTable::HoldsSuspect(WorkerKey worker) const {
+  return std::any_of(suspects_.begin(), suspects_.end(), [this, worker](BatchId batch) {
+    const Lease& lease = leases_.at(batch);
+    return lease.live && lease.worker == worker;
+  });
 }
 
 bool LeaseTable::IsPoison(BatchId batch) const {

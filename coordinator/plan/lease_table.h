@@ -34,9 +34,10 @@ namespace headrace {
 // again under the same name has another one.
 using WorkerKey = StrongId<struct WorkerKeyTag>;
 
-// A batch that was lost this often is issued in halves, so that an item that kills its workers is
-// found in few steps; alone in its batch and lost this often, it gets its own outcome. The second
-// is larger because a worker can be lost for reasons of its own. Chosen, not measured.
+// A batch that was lost this often is issued in halves, each alone to its worker, so that an item
+// that kills its workers is found in few steps and takes no other with it; alone in its batch and
+// lost this often, it gets its own outcome. The second is larger because a worker can be lost for
+// reasons of its own. Chosen, not measured.
 inline constexpr uint32_t kLossesToSplit = 2;
 inline constexpr uint32_t kLossesOfPoison = 3;
 
@@ -53,6 +54,9 @@ class LeaseTable {
     bool live = true;
     // Lost by time alone: its worker may hold it still, and has not said since.
     bool maybe_held = false;
+    // It, or the batch that it is a part of, was lost kLossesToSplit times: whatever else its
+    // worker held with it would be lost with it again, and would come under suspicion itself.
+    bool suspect = false;
     bool has_texts = true;  // false: adopted, the items are bare numbers
   };
 
@@ -89,6 +93,9 @@ class LeaseTable {
   // a new batch `part`, when it is larger or is to be split. The grant to send.
   v1::Grant Reissue(BatchId batch, WorkerKey worker, BatchId part, size_t max_items,
                     MonoTime expiry);
+  // True when `worker` has a live lease; a live one that is suspect.
+  bool HoldsAny(WorkerKey worker) const;
+  bool HoldsSuspect(WorkerKey worker) const;
   // True when the lost lease's only item killed its workers.
   bool IsPoison(BatchId batch) const;
 
@@ -108,7 +115,8 @@ class LeaseTable {
   void Lose(BatchId batch, Lease* lease);
 
   absl::flat_hash_map<BatchId, Lease> leases_;
-  std::set<BatchId> lost_;  // oldest batches first
+  std::set<BatchId> lost_;      // oldest batches first
+  std::set<BatchId> suspects_;  // live and lost
   int64_t open_items_ = 0;
 };
 

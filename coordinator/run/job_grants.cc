@@ -36,13 +36,15 @@ const LeaseTable::Lease* JobRunner::LostFor(WorkerKey worker, size_t model) cons
     const LeaseTable::Lease* lease = leases_.Find(batch);
     // Under a new epoch it would lose what it has done: it is asked first, by its next beat.
     if (lease->maybe_held && lease->worker == worker) continue;
-    if (lease->grant.model() == model) return lease;
+    if (lease->grant.model() != model) continue;
+    if (!lease->suspect || !leases_.HoldsAny(worker)) return lease;
   }
   return nullptr;
 }
 
 std::optional<v1::Grant> JobRunner::NextGrant(WorkerKey worker, const ModelCredits& credits) {
   if (stop_.has_value() || ended_.is_set() || learning_) return std::nullopt;
+  if (leases_.HoldsSuspect(worker)) return std::nullopt;
   const std::optional<size_t> model =
       turns_.Next([this, worker, &credits](size_t i) { return Grantable(worker, i, credits[i]); });
   if (!model.has_value() || !MayHaveGrants(worker)) return std::nullopt;
@@ -121,7 +123,7 @@ void JobRunner::SplitFor(WorkerKey worker, const ModelCredits& credits) {
     for (const auto& [id, lease] : leases_.all()) {
       if (!lease.live || lease.grant.model() != model || lease.not_started == 0) continue;
       idle = idle && lease.worker != worker;
-      if (lease.not_started < 2 || split_asked_.contains(id) ||
+      if (lease.not_started < 2 || lease.suspect || split_asked_.contains(id) ||
           !cluster_->connected(lease.worker)) {
         continue;
       }
