@@ -27,6 +27,9 @@ class VirtualReactor final : public Reactor {
   void Rewatch(int fd, uint32_t events, FdHandler* handler) override;
   void Unwatch(int fd) override;
 
+  // The wall clock is set, forwards or back; Now() does not care.
+  void JumpWall(absl::Duration by) { wall_start_ += by; }
+
   // Called before each resumption of a coroutine with the number of resumptions so far. A test
   // stops a scope at step k for every k, and so at every suspension point.
   void set_step_hook(absl::AnyInvocable<void(uint64_t step)> hook) { step_hook_ = std::move(hook); }
@@ -38,7 +41,7 @@ class VirtualReactor final : public Reactor {
   bool Turn() override;
 
   const MonoTime start_ = MonoTime::FromNanos(1'000'000'000'000'000);
-  const absl::Time wall_start_ = absl::FromUnixSeconds(1'800'000'000);
+  absl::Time wall_start_ = absl::FromUnixSeconds(1'800'000'000);
   MonoTime now_ = start_;
   const bool shuffle_;
   Random random_;

@@ -247,6 +247,7 @@ void JobRunner::OnLost(const std::vector<BatchId>& batches) {
     split_asked_.erase(batch);
     const LeaseTable::Lease* lease = leases_.Find(batch);
     const Epoch epoch(lease->grant.epoch());
+    totals_.lost_items += static_cast<int64_t>(lease->open.size());
     if (leases_.IsPoison(batch)) {
       const uint32_t losses = lease->losses;
       for (const v1::Item& item : leases_.Remove(batch, epoch)) {

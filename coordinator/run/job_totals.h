@@ -39,7 +39,8 @@ struct JobTotals {
   int64_t possibly_billed = 0;
   int64_t superseded = 0;         // results of items that had an outcome: calls made twice, and
   int64_t superseded_tokens = 0;  // what they used
-  int64_t lost_batches = 0;       // leases that expired or whose worker was lost
+  int64_t lost_batches = 0;       // leases that expired or whose worker was lost, and
+  int64_t lost_items = 0;         // their open items: calls that may be made twice
   int64_t adopted_batches = 0;    // that workers brought along after a restart
   int64_t split_batches = 0;      // of which an idle worker got a part
   int64_t cancelled = 0;

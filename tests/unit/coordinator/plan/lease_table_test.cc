@@ -106,6 +106,41 @@ TEST(LeaseTable, AWorkerWithFewCreditsGetsAPartOfALostBatchUnderANewId) {
   EXPECT_EQ(table.open_items(), 3);
 }
 
+TEST(LeaseTable, AnExpiredLeaseMayBeHeldUntilItsWorkerHasSaidWhatItHolds) {
+  LeaseTable table;
+  const MonoTime t = MonoTime::FromNanos(1000);
+  table.Add(WorkerKey(1), MakeGrant(7, 1, {10}), t);
+  table.Add(WorkerKey(2), MakeGrant(8, 1, {11}), t);
+  table.Expire(t);
+  EXPECT_TRUE(table.Find(BatchId(7))->maybe_held);
+  EXPECT_TRUE(table.HoldsNoLost(WorkerKey(1)));
+  EXPECT_FALSE(table.HoldsNoLost(WorkerKey(1))) << "nothing new";
+  EXPECT_FALSE(table.Find(BatchId(7))->maybe_held);
+  EXPECT_TRUE(table.Find(BatchId(8))->maybe_held) << "of another worker";
+  // A process that is gone holds nothing.
+  table.Add(WorkerKey(3), MakeGrant(9, 1, {12}), t);
+  table.LoseWorker(WorkerKey(3));
+  EXPECT_FALSE(table.Find(BatchId(9))->maybe_held);
+}
+
+TEST(LeaseTable, ABatchThatWasLostTwiceIsSuspectAndSoAreItsParts) {
+  LeaseTable table;
+  table.Add(WorkerKey(1), MakeGrant(7, 1, {10, 11}), MonoTime::Max());
+  table.LoseWorker(WorkerKey(1));
+  table.Reissue(BatchId(7), WorkerKey(2), BatchId(8), 9, MonoTime::Max());
+  EXPECT_TRUE(table.HoldsAny(WorkerKey(2)));
+  EXPECT_FALSE(table.HoldsSuspect(WorkerKey(2))) << "a worker can be lost for reasons of its own";
+  table.LoseWorker(WorkerKey(2));
+  EXPECT_FALSE(table.HoldsAny(WorkerKey(2)));
+  table.Reissue(BatchId(7), WorkerKey(3), BatchId(8), 9, MonoTime::Max());
+  EXPECT_TRUE(table.HoldsSuspect(WorkerKey(3)));
+  EXPECT_FALSE(table.HoldsSuspect(WorkerKey(4)));
+  table.Reissue(BatchId(7), WorkerKey(4), BatchId(9), 9, MonoTime::Max());
+  EXPECT_TRUE(table.HoldsSuspect(WorkerKey(4)));
+  table.Remove(BatchId(8), Epoch(1));
+  EXPECT_FALSE(table.HoldsSuspect(WorkerKey(3)));
+}
+
 // One item of 500 kills every worker that runs it.
 TEST(LeaseTable, AnItemThatKillsItsWorkersIsFoundByHalving) {
   LeaseTable table;
