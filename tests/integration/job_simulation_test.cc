@@ -541,5 +541,32 @@ TEST_F(JobSimulation, JobsOfAnyShapeEndWithOneLinePerItem) {
   }
 }
 
+// One call in a hundred hangs, and is cut by the batch's deadline only.
+TEST_F(JobSimulation, AHedgedItemDoesNotWaitForACallThatHangs) {
+  WriteRows(600);
+  Weather weather;
+  weather.latency = {absl::Milliseconds(50), absl::Milliseconds(200)};
+  weather.slow = 0.005;
+  JobConfig job = MakeJob(1);
+  job.batch_size = 20;
+  absl::Duration plain;
+  absl::Duration hedged;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    for (const bool hedge : {false, true}) {
+      job.hedge_stragglers = hedge;
+      job.output_dir = absl::StrCat("run", seed, hedge ? "h" : "p");
+      calls_ = 0;
+      const JobEnd end = RunOnce(job, seed, weather);
+      EXPECT_EQ(end.state, "complete") << end.reason;
+      EXPECT_GE(ok_, 598);  // what hangs in both passes has failed
+      (hedge ? hedged : plain) += elapsed_;
+      // At most one call in a hundred is made a second time, beside those of later passes.
+      EXPECT_LE(calls_, 600 + 20);
+    }
+  }
+  EXPECT_LT(hedged, 0.7 * plain);
+}
+
 }  // namespace
 }  // namespace headrace

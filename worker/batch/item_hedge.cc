@@ -80,9 +80,13 @@ Task<void> ItemLoop::MakeHedgedAttempt(Progress* progress, StopToken call) {
     DeadlineSource patience(reactor_, reactor_->Now() + HedgeDelay(), call);
     co_await race.changed.Wait(patience.token());
   }
-  // A second call waits in no line that other items stand in before the gate, and for the quota
-  // only while the first call lasts.
-  if (!first.ended && !call.stopped() && MayHedge(*progress) && gate_->permits().TryAcquire()) {
+  // A second call takes its turn at the gate and waits for the quota like any other, while the
+  // first call lasts.
+  bool permitted = false;
+  if (!first.ended && !call.stopped() && MayHedge(*progress)) {
+    permitted = co_await gate_->permits().Acquire(race.second_wait.token());
+  }
+  if (permitted) {
     second.attempt.ticket = co_await Reserve(*progress, race.second_wait.token());
     if (second.attempt.ticket.kind == quota::Ticket::Kind::kAdmitted) {
       second.begun = true;

@@ -81,21 +81,22 @@ TEST(ClusterScenario, AWorkerThatDrainsGivesBackItsBatchesAtOnce) {
 Task<void> LateHelper(SimCluster* c) {
   c->StartCoordinator();
   c->StartWorker("a");
-  co_await c->Wait(absl::Seconds(2));
-  EXPECT_EQ(c->runner().leased_items(), 15) << "the first worker has everything";
+  // By now it knows its pace and holds what is left, some of it behind its line.
+  co_await c->Wait(absl::Seconds(13));
+  EXPECT_GT(c->runner().leased_items(), 15) << "the first worker has everything";
   c->StartWorker("b");
 }
 
 TEST(ClusterScenario, AnIdleWorkerGetsAPartOfTheLastBatch) {
   SimClusterOptions options = Steady();
-  options.rows = 15;
-  options.batch_size = 15;
+  options.rows = 55;
+  options.batch_size = 30;
   options.worker_in_flight = 10;
-  options.weather.latency = {absl::Seconds(8), absl::Seconds(9)};
+  options.weather.latency = {absl::Seconds(4), absl::Milliseconds(4200)};
   SimCluster c(options);
   c.Run(LateHelper(&c));
   EXPECT_GT(Totals(&c).split_batches, 0);
-  EXPECT_GE(c.worker(1).paid(), 2);
+  EXPECT_GE(c.worker(1).paid(), 1);
   EXPECT_EQ(c.paid_twice(), 0);
 }
 
