@@ -139,7 +139,8 @@ TEST(ClusterRestart, ACrashInTheMiddleOfAnyDiskCallLosesNothing) {
     c.Run(CrashAtStep(&c, k));
     reached = c.machine_crashes() > 0;
     ExpectAllOk(&c);
-    // TODO: after a few of these crashes an answer is paid for a second time; none is lost.
+    // After a few of these crashes an answer is paid for a second time, which is not understood; none
+    // is lost.
     EXPECT_LE(c.paid_twice(), 1);
     if (HasFailure()) return;
   }
