@@ -90,11 +90,21 @@ void SimChecks::OnCall(int process, const std::string& key) {
   ASSERT_TRUE(absl::SimpleAtoi(key.substr(3, dash - 3), &item.job) &&
               absl::SimpleAtoi(key.substr(dash + 1), &item.item))
       << key;
-  for (const auto& [lease, until] : processes_[process].may[item]) {
+  std::string ended;
+  for (const auto& [lease, right] : processes_[process].may[item]) {
     // What was admitted in the turn of the cancel may still go out.
-    if (reactor_->Now() <= until) return;
+    if (reactor_->Now() <= right.until) return;
+    absl::StrAppend(&ended, "; that of batch ", lease.batch, " epoch ", lease.epoch, " was ended ",
+                    absl::FormatDuration(reactor_->Now() - right.until), " ago by ",
+                    right.ended_by);
   }
-  ADD_FAILURE() << "worker process " << process << " calls " << key << " and holds no lease of it";
+  ADD_FAILURE() << "worker process " << process << " calls " << key << " and holds no lease of it"
+                << ended;
+}
+
+void SimChecks::End(Right* right, const char* ended_by) {
+  if (right->until <= reactor_->Now()) return;
+  *right = {reactor_->Now(), ended_by};
 }
 
 void SimChecks::OnSent(SimStreamId stream, const v1::WorkerMessage& message) {
@@ -156,7 +166,7 @@ void SimChecks::OnGrantDelivered(Process* process, const v1::Grant& grant) {
   const LeaseName name{grant.job_id(), grant.batch_id(), grant.epoch()};
   if (!process->leases.insert(name).second) return;
   for (const v1::Item& item : grant.items()) {
-    process->may[{grant.job_id(), item.item()}][name] = MonoTime::Max();
+    process->may[{grant.job_id(), item.item()}][name] = Right();
   }
 }
 
@@ -167,7 +177,8 @@ void SimChecks::Revoke(Process* process, const v1::Cancel& cancel) {
     const bool meant =
         items.empty() || std::find(items.begin(), items.end(), item.item) != items.end();
     auto it = leases.find(name);
-    if (meant && it != leases.end()) it->second = std::min(it->second, reactor_->Now());
+    if (!meant || it == leases.end()) continue;
+    End(&it->second, items.empty() ? "a cancel of the batch" : "a cancel of the item");
   }
 }
 
@@ -180,7 +191,6 @@ void SimChecks::OnDelivered(SimStreamId stream, const v1::WorkerMessage& message
 
 void SimChecks::OnDelivered(SimStreamId stream, const v1::CoordinatorMessage& message) {
   Process& process = processes_[stream.process];
-  const MonoTime now = reactor_->Now();
   if (message.has_grant()) {
     OnGrantArrived(stream, message.grant(), /*lost=*/false);
     OnGrantDelivered(&process, message.grant());
@@ -191,7 +201,8 @@ void SimChecks::OnDelivered(SimStreamId stream, const v1::CoordinatorMessage& me
         message.has_drain() ? message.drain().job_id() : message.job_done().job_id();
     for (auto& [item, leases] : process.may) {
       if (job != 0 && item.job != job) continue;
-      for (auto& [name, until] : leases) until = std::min(until, now);
+      for (auto& [name, right] : leases)
+        End(&right, message.has_drain() ? "a drain" : "the end of the job");
     }
   }
 }

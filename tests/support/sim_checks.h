@@ -68,12 +68,17 @@ class SimChecks final : public SimNetwork::Observer {
     uint32_t epoch = 0;
     friend auto operator<=>(const LeaseName&, const LeaseName&) = default;
   };
+  // To call an item.
+  struct Right {
+    MonoTime until = MonoTime::Max();
+    const char* ended_by = "nothing";
+  };
   struct Process {
     std::map<uint64_t, std::vector<JobItem>> chunks;  // ok results by chunk, not acknowledged
     uint64_t last_chunk = 0;
     int64_t acked = 0;
-    std::set<LeaseName> leases;                            // that ever came
-    std::map<JobItem, std::map<LeaseName, MonoTime>> may;  // call the item, until then
+    std::set<LeaseName> leases;                         // that ever came
+    std::map<JobItem, std::map<LeaseName, Right>> may;  // call the item
   };
   // Credits of a model in one stream.
   struct Account {
@@ -90,6 +95,7 @@ class SimChecks final : public SimNetwork::Observer {
   void OnGrantDelivered(Process* process, const v1::Grant& grant);
   void OnAck(Process* process, uint64_t seq);
   void Revoke(Process* process, const v1::Cancel& cancel);
+  void End(Right* right, const char* ended_by);
 
   Reactor* const reactor_;
   const absl::Duration lease_;

@@ -70,8 +70,11 @@ void BatchScope::Cancel(StopReason reason) {
 }
 
 void BatchScope::CancelItem(size_t index, StopReason reason) {
-  if (index < item_stops_.size() && item_stops_[index] != nullptr) {
+  if (index >= limit_ || ended(index)) return;
+  if (item_stops_[index] != nullptr) {
     item_stops_[index]->RequestStop(std::move(reason));
+  } else {
+    cancelled_items_.emplace(index, std::move(reason));
   }
 }
 
@@ -112,6 +115,8 @@ Task<void> BatchScope::RunOne(BatchScope* self, size_t index) {
       },
       &context);
   self->item_stops_[index] = &call;
+  auto cancelled = self->cancelled_items_.find(index);
+  if (cancelled != self->cancelled_items_.end()) call.RequestStop(cancelled->second);
   ItemOutcome outcome;
   try {
     Task<ItemOutcome> run = self->runner_->Run(index, start.token(), call.token());

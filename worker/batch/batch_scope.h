@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -94,7 +95,8 @@ class BatchScope {
   std::vector<size_t> GiveBack(size_t count);
   // Items that are still to be started.
   size_t not_started() const { return limit_ - next_; }
-  // Ends one item's call with `reason`, e.g. because another worker has finished it.
+  // Ends one item's call with `reason`, e.g. because another worker has finished it. An item that
+  // was not started will make no call when its turn comes.
   void CancelItem(size_t index, StopReason reason);
 
  private:
@@ -118,6 +120,7 @@ class BatchScope {
   StopToken cancel_;
   // The calls that CancelItem may end, by item; entries live in the frames of RunOne.
   std::vector<StopSource*> item_stops_;
+  std::map<size_t, StopReason> cancelled_items_;  // before their start
   Timer start_timer_;
   Timer deadline_timer_;
   TaskScope scope_;

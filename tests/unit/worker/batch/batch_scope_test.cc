@@ -217,6 +217,23 @@ TEST(BatchScope, CancellingOneItemLeavesItsSiblingsAlone) {
   EXPECT_EQ(f.recorder.outcomes[0]->stop.code, StopCode::kAlreadyDone);
 }
 
+Task<void> CancelTheLastAtOnce(BatchScope* scope, BatchEnd* end) {
+  scope->CancelItem(3, {StopCode::kAlreadyDone, "elsewhere"});
+  *end = co_await scope->Run();
+}
+
+TEST(BatchScope, AnItemThatIsCancelledBeforeItsStartMakesNoCall) {
+  Fixture f(4);
+  std::unique_ptr<BatchScope> scope = f.Make();
+  BatchEnd end;
+  f.reactor.Run(CancelTheLastAtOnce(scope.get(), &end));
+  EXPECT_EQ(end.ok, 3u);
+  EXPECT_EQ(end.not_started, 1u);
+  EXPECT_EQ(f.runner.attempts, 3);
+  EXPECT_EQ(f.recorder.outcomes[3]->stop.code, StopCode::kAlreadyDone);
+  EXPECT_EQ(end.stop.code, StopCode::kNone) << "the batch itself was not stopped";
+}
+
 // How the sweep ends a batch at a step.
 enum class Ending { kCancel, kCancelTwice, kDrain, kDrainThenCancel, kCancelItem };
 
