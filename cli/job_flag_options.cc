@@ -85,6 +85,15 @@ void AddDatasetFlags(CLI::App* command, JobFlags* flags) {
   AddText(command, "--id", &flags->id, "FIELD", "Field that holds the row's id");
   AddText(command, "--expected", &flags->expected, "TEMPLATE", "Expected answer, for scoring");
   AddOptionalCount(command, "--limit", &flags->limit, 0, "Take only the first N rows");
+  AddParsed(
+      command, "--order",
+      [flags](const std::string& text) {
+        const absl::StatusOr<RowOrdering> order = ParseRowOrdering(text);
+        if (order.ok()) flags->order = *order;
+        return order.status();
+      },
+      "Order of rows: file, or prompt_cache for rows that begin alike together")
+      ->type_name("ORDER");
 }
 
 void AddRunFlags(CLI::App* command, JobFlags* flags) {

@@ -80,6 +80,7 @@ absl::Status ApplyJobFlags(const JobFlags& flags, JobConfig* job) {
   Override(flags.id, &job->dataset.id);
   Override(flags.expected, &job->dataset.expected);
   Override(flags.limit, &job->dataset.limit);
+  Override(flags.order, &job->dataset.order);
   Override(flags.max_in_flight, &job->max_in_flight);
   Override(flags.batch_size, &job->batch_size);
   Override(flags.deadline, &job->batch_deadline);

@@ -35,6 +35,7 @@ struct JobFlags {
   std::optional<std::string> id;
   std::optional<std::string> expected;
   std::optional<int64_t> limit;
+  std::optional<RowOrdering> order;
   std::optional<int64_t> tokens_per_minute;
   std::optional<int64_t> requests_per_minute;
   std::optional<int64_t> max_in_flight;  // 0: auto

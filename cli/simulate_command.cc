@@ -91,6 +91,8 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
       [options](const std::string& text) { return ParseTokens(text, options); },
       "Length of answers")
       ->type_name("LO:HI");
+  AddCount(command, "--prompt-cache", &options->prompt_cache_steps,
+           "Steps of 128 tokens of prompts that are kept; 0: none");
   AddParsed(
       command, "--fault",
       [options](const std::string& text) {

@@ -109,8 +109,8 @@ void AppendOpenAiUsage(const AnswerSpec& spec, std::string* out) {
   absl::StrAppend(out, "{\"prompt_tokens\":", spec.prompt_tokens,
                   ",\"completion_tokens\":", completion,
                   ",\"total_tokens\":", spec.prompt_tokens + completion,
-                  ",\"prompt_tokens_details\":{\"cached_tokens\":0},"
-                  "\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
+                  ",\"prompt_tokens_details\":{\"cached_tokens\":", spec.cached_tokens,
+                  "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
 }
 
 void AppendOpenAiBody(const AnswerSpec& spec, std::string* out) {
@@ -152,10 +152,10 @@ void AppendAnthropicBody(const AnswerSpec& spec, std::string* out) {
                   "\",\"content\":[{\"type\":\"text\",\"text\":\"");
   AppendText(spec, out);
   absl::StrAppend(out, "\"}],\"stop_reason\":\"", AnthropicFinish(spec),
-                  "\",\"stop_sequence\":null,\"usage\":{\"input_tokens\":", spec.prompt_tokens,
-                  ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,"
-                  "\"output_tokens\":",
-                  spec.completion_tokens, "}}");
+                  "\",\"stop_sequence\":null,\"usage\":{\"input_tokens\":",
+                  spec.prompt_tokens - spec.cached_tokens,
+                  ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":",
+                  spec.cached_tokens, ",\"output_tokens\":", spec.completion_tokens, "}}");
 }
 
 }  // namespace
@@ -249,9 +249,9 @@ void EventWriter::AnthropicToken(std::string* out) {
         Id(spec_), "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"", spec_.model,
         "\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{"
         "\"input_tokens\":",
-        spec_.prompt_tokens,
-        ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,"
-        "\"output_tokens\":1}}}\n\n"
+        spec_.prompt_tokens - spec_.cached_tokens,
+        ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":", spec_.cached_tokens,
+        ",\"output_tokens\":1}}}\n\n"
         "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,"
         "\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n"
         "event: ping\ndata: {\"type\": \"ping\"}\n\n");

@@ -33,6 +33,7 @@ struct AnswerSpec {
   std::string model;  // JSON-escaped
   uint64_t hash = 0;  // of the seed and the request
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // of these, found in the prompt cache
   int64_t completion_tokens = 0;  // at least 1; per choice
   bool cut = false;               // ended at max_tokens: finish reason "length" or "max_tokens"
   bool include_usage = false;     // streams of OpenAI: a usage chunk before [DONE]

@@ -96,6 +96,9 @@ absl::Status ValidateOptions(const SimulatorOptions& options) {
     return Bad("a gauge meters requests in flight only, not tpm or rpm");
   }
   for (const LimitSpec& limit : AllLimits(options)) HR_RETURN_IF_ERROR(ValidateLimit(limit));
+  if (options.prompt_cache_steps < 0 || options.prompt_cache_steps > 10'000'000) {
+    return Bad("prompt cache must be in [0, 10000000] steps");
+  }
   double sum = 0;
   for (const FaultRate& fault : options.faults) {
     if (fault.fault == Fault::kNone || !(fault.rate >= 0 && fault.rate <= 1)) {

@@ -49,6 +49,10 @@ struct SimulatorOptions {
   int64_t min_tokens = 20;   // of an answer; drawn from the request's hash
   int64_t max_tokens = 200;  // an answer is cut at the request's max_tokens, if lower
 
+  // What requests began with is kept, in steps of 128 tokens, this many of all accounts; usage says
+  // what was found. 0: no cache.
+  int64_t prompt_cache_steps = 0;
+
   std::vector<FaultRate> faults;  // at most one strikes a request; the rates sum to at most 1
   absl::Duration hang_time = absl::Seconds(30);  // of slow-first-byte and silent-gap
   uint64_t seed = 1;

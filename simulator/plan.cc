@@ -10,7 +10,9 @@ namespace {
 
 TokenUse UseOf(const AnswerSpec& spec) {
   const bool embeddings = spec.endpoint == Endpoint::kEmbeddings;
-  return {.input = spec.prompt_tokens,
+  // What Anthropic reads from its cache counts towards no limit ("Rate limits", 2025).
+  const int64_t free = IsAnthropic(spec.endpoint) ? spec.cached_tokens : 0;
+  return {.input = spec.prompt_tokens - free,
           .output = embeddings ? 0 : spec.completion_tokens * spec.choices};
 }
 

@@ -42,6 +42,7 @@ Service::Service(Reactor* reactor, const SimulatorOptions& options)
       limits_(AllLimits(options)),
       wheel_(reactor, options.tick),
       truth_(reactor->Now()),
+      prompt_cache_(static_cast<size_t>(options.prompt_cache_steps)),
       keys_(options.keys.begin(), options.keys.end()),
       models_(options.models.begin(), options.models.end()) {}
 
@@ -141,6 +142,8 @@ void Service::Generate(Call* call, Endpoint endpoint, MonoTime now) {
   call->identity_ = request.item.empty() ? body_hash : StableHash(request.item, 1);
   const uint32_t times = truth_.SeeIdentity(call->identity_);
   AnswerSpec spec = MakeSpec(endpoint, facts, body_hash);
+  // A part of the prompt's own tokens, which are fewer than those of the whole body.
+  spec.cached_tokens = std::min(prompt_cache_.Use(request.body), spec.prompt_tokens);
   // The golden ratio spreads any number of successive streams evenly (Weyl's sequence).
   call->phase_ = std::fmod(static_cast<double>(request_number_) * 0.6180339887498949, 1.0);
   call->account_ = limits_.empty() ? nullptr : FindAccount(request.key);

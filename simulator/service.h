@@ -15,6 +15,7 @@
 #include "simulator/exchange.h"
 #include "simulator/options.h"
 #include "simulator/plan.h"
+#include "simulator/prompt_cache.h"
 #include "simulator/tick_wheel.h"
 #include "simulator/truth.h"
 
@@ -98,6 +99,7 @@ class Service {
   const std::vector<LimitSpec> limits_;
   TickWheel wheel_;
   TruthKeeper truth_;
+  PromptCache prompt_cache_;
   absl::flat_hash_set<std::string> keys_;
   absl::flat_hash_set<std::string> models_;
   absl::flat_hash_map<std::string, std::unique_ptr<Account>> accounts_;

@@ -76,7 +76,14 @@ absl::StatusOr<std::shared_ptr<InputFile>> InputFile::Open(const std::string& pa
     return absl::NotFoundError(
         absl::StrCat(status.message(), " (a relative path is taken from the working directory)"));
   }
-  std::shared_ptr<InputFile> file(new InputFile(path, fd));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<InputFile> file, Adopt(fd, path));
+  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return file;
+}
+
+absl::StatusOr<std::shared_ptr<InputFile>> InputFile::Adopt(int fd, std::string path) {
+  std::shared_ptr<InputFile> file(new InputFile(std::move(path), fd));
+  const std::string what = absl::StrCat("dataset ", file->path_);
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, what);
   if (!S_ISREG(info.st_mode)) {
@@ -86,7 +93,6 @@ absl::StatusOr<std::shared_ptr<InputFile>> InputFile::Open(const std::string& pa
   }
   file->size_ = info.st_size;
   file->modified_ns_ = ModifiedNanos(info);
-  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return file;
 }
 

@@ -35,6 +35,9 @@ class InputFile {
   // NotFound, PermissionDenied and others as the system says; InvalidArgument when it is no regular
   // file (it is read several times), or a URL.
   static absl::StatusOr<std::shared_ptr<InputFile>> Open(const std::string& path);
+  // A regular file that is open already, and belongs to the InputFile from here on. `path` is for
+  // messages.
+  static absl::StatusOr<std::shared_ptr<InputFile>> Adopt(int fd, std::string path);
   ~InputFile();
 
   // At most `capacity` bytes from `offset`; 0 at the end.

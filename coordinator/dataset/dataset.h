@@ -43,7 +43,10 @@ struct DatasetInfo {
   std::string sha256;       // of the file as it is, hex
   int64_t bad_rows = 0;     // rows that give no request
   int64_t blank_lines = 0;  // skipped; they are no rows
-  int64_t remarks = 0;      // rows that give a request which a provider will probably refuse
+  // The rows in the order to take them, when DatasetJob::order asks for one that differs from the
+  // file's; else empty.
+  std::vector<uint32_t> order;
+  int64_t remarks = 0;  // rows that give a request which a provider will probably refuse
   std::vector<std::string> problems;  // the first kMaxProblems bad rows and remarks, each with
                                       // file, line and field
 };
@@ -53,8 +56,9 @@ inline constexpr size_t kMaxProblems = 20;
 class RowCursor {
  public:
   virtual ~RowCursor() = default;
-  // The next row that is at or after `row`; empty at the end. `row` never goes back. A bad row is a
-  // row with `error`; a Status means that the file itself cannot be read on.
+  // The next row that is at or after `row`; empty at the end. `row` may go back only when the
+  // dataset is seekable(). A bad row is a row with `error`; a Status means that the file itself
+  // cannot be read on.
   virtual absl::StatusOr<std::optional<RenderedRow>> ReadAt(RowIndex row) = 0;
 };
 
@@ -71,7 +75,9 @@ class Dataset {
   static absl::StatusOr<std::unique_ptr<Dataset>> Open(const DatasetJob& job);
 
   // Reads everything once: counts, fingerprints, checks every row and the uniqueness of ids in
-  // bounded memory (spilling to `scratch_dir` when there are very many). InvalidArgument on an
+  // bounded memory (spilling to `scratch_dir` when there are very many). For another order than the
+  // file's: 80 bytes a row meanwhile and 32 afterwards, and a compressed file is unpacked into
+  // `scratch_dir`, without a name. InvalidArgument on an
   // empty dataset, duplicate ids, text that is not UTF-8, damaged compressed data, a template field
   // that no row has, or when no row at all gives a request. Once, from one thread, before
   // NewCursor(): it lets cursors of uncompressed files jump.
@@ -79,6 +85,10 @@ class Dataset {
 
   // FailedPrecondition when the file was changed since Open(). The dataset must outlive the cursor.
   virtual absl::StatusOr<std::unique_ptr<RowCursor>> NewCursor() const = 0;
+
+  // Cursors reach each row at once, in any order: the dataset was opened for another order than the
+  // file's and scanned.
+  virtual bool seekable() const = 0;
 
   virtual DatasetFormat format() const = 0;
 };

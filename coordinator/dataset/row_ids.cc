@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <queue>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "coordinator/dataset/scratch_file.h"
 
 namespace headrace {
 
@@ -96,28 +96,14 @@ absl::Status RowIds::Add(absl::string_view id, RowIndex row) {
 
 absl::Status RowIds::Spill() {
   if (fd_ < 0) {
-    std::string dir = scratch_dir_;
-    if (dir.empty()) {
-      const char* const tmp = std::getenv("TMPDIR");
-      dir = tmp != nullptr && tmp[0] != '\0' ? tmp : "/tmp";
-    }
-    std::string path = absl::StrCat(dir, "/headrace-ids-XXXXXX");
-    fd_ = mkstemp(path.data());
-    if (fd_ < 0) return ErrnoStatus(errno, absl::StrCat("temporary file in ", dir));
-    unlink(path.c_str());
+    HR_ASSIGN_OR_RETURN(fd_, OpenScratchFile(scratch_dir_));
   }
   std::sort(entries_.begin(), entries_.end());
-  const char* const data = reinterpret_cast<const char*>(entries_.data());
-  const size_t size = entries_.size() * sizeof(Entry);
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t written = write(fd_, data + done, size - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, "writing the file of row ids");
-    done += static_cast<size_t>(written);
-  }
+  const absl::string_view data(reinterpret_cast<const char*>(entries_.data()),
+                               entries_.size() * sizeof(Entry));
+  HR_RETURN_IF_ERROR(WriteAll(fd_, data, "writing the file of row ids"));
   const int64_t begin = spilled_bytes_;
-  spilled_bytes_ += static_cast<int64_t>(size);
+  spilled_bytes_ += static_cast<int64_t>(data.size());
   runs_.emplace_back(begin, spilled_bytes_);
   entries_.clear();
   return absl::OkStatus();

@@ -1,14 +1,22 @@
 #include "coordinator/dataset/row_stream.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/status.h"
 
 namespace headrace {
 
+RowIndexTable RowIndexTable::OfEveryRow() {
+  RowIndexTable table;
+  table.stride_ = 1;
+  table.max_entries_ = std::numeric_limits<size_t>::max();
+  return table;
+}
+
 void RowIndexTable::Add(RowIndex row, RecordStart start) {
   if (row.value() % stride_ != 0) return;
-  if (entries_.size() == kMaxEntries) {
+  if (entries_.size() == max_entries_) {
     stride_ *= 2;
     entries_.erase(
         std::remove_if(entries_.begin(), entries_.end(),

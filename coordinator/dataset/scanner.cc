@@ -38,7 +38,7 @@ void RenderRecord(const RowPlan& plan, const Record& record, RowRenderer* render
 }
 
 Scanner::Scanner(std::shared_ptr<InputFile> file, const FileShape* shape, const RowPlan* plan,
-                 uint64_t limit, std::string scratch_dir)
+                 uint64_t limit, std::string scratch_dir, RowOrdering order)
     : file_(std::move(file)),
       shape_(*shape),
       plan_(*plan),
@@ -46,6 +46,7 @@ Scanner::Scanner(std::shared_ptr<InputFile> file, const FileShape* shape, const 
       renderer_(MakeRenderer(plan)),
       ids_(std::move(scratch_dir)) {
   statistics_.present.resize(plan->fields.refs().size());
+  if (order == RowOrdering::kPromptCache) order_.emplace();
 }
 
 absl::StatusOr<DatasetInfo> Scanner::Run(RowIndexTable* index) {
@@ -65,6 +66,7 @@ absl::StatusOr<DatasetInfo> Scanner::Run(RowIndexTable* index) {
   info_.bytes = file_->size();
   info_.sha256 = hash.Finish();
   HR_RETURN_IF_ERROR(CheckWhole());
+  if (order_.has_value()) info_.order = order_->Finish();
   return std::move(info_);
 }
 
@@ -78,6 +80,13 @@ absl::Status Scanner::TakeRow(const Record& record, RowIndex row) {
   statistics_.remarks.clear();
   RenderRecord(plan_, record, renderer_.get(), &statistics_, &row_);
   ++info_.rows;
+  if (order_.has_value()) {
+    if (row.value() >= PrefixOrder::kMaxRows) {
+      return Invalid(absl::StrCat("dataset.order: ", plan_.file, " has more than ",
+                                  PrefixOrder::kMaxRows, " rows; take them as in the file"));
+    }
+    order_->Add(row_);
+  }
   if (!row_.error.empty()) {
     // The whole file is in another encoding, most likely: every prompt would be damaged.
     if (const size_t valid = ValidUtf8Prefix(record.text); valid != record.text.size()) {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/dataset/byte_source.h"
 #include "coordinator/dataset/dataset.h"
+#include "coordinator/dataset/prefix_order.h"
 #include "coordinator/dataset/recognise.h"
 #include "coordinator/dataset/renderer.h"
 #include "coordinator/dataset/row_ids.h"
@@ -27,7 +29,7 @@ void RenderRecord(const RowPlan& plan, const Record& record, RowRenderer* render
 class Scanner {
  public:
   Scanner(std::shared_ptr<InputFile> file, const FileShape* shape, const RowPlan* plan,
-          uint64_t limit, std::string scratch_dir);
+          uint64_t limit, std::string scratch_dir, RowOrdering order);
 
   // Errors as Dataset::Scan() names them. Fills *index with the rows of the decompressed file.
   absl::StatusOr<DatasetInfo> Run(RowIndexTable* index);
@@ -45,6 +47,7 @@ class Scanner {
   const uint64_t limit_;
   const std::unique_ptr<RowRenderer> renderer_;
   RowIds ids_;
+  std::optional<PrefixOrder> order_;
   RowStatistics statistics_;
   RenderedRow row_;
   DatasetInfo info_;

@@ -74,7 +74,8 @@ Task<void> Feed::ReadAhead(Feed* self, std::vector<RowIndex> wanted) {
 Feed::Rows Feed::ReadRows(const std::vector<RowIndex>& wanted) {
   Rows result;
   // A later pass, and what came back from a lost worker, goes over the dataset again.
-  if (cursor_ == nullptr || wanted.front().value() < next_row_) {
+  const bool back = wanted.front().value() < next_row_;
+  if (cursor_ == nullptr || (back && !dataset_->seekable())) {
     absl::StatusOr<std::unique_ptr<RowCursor>> cursor = dataset_->NewCursor();
     if (!cursor.ok()) {
       result.status = cursor.status();

@@ -71,6 +71,12 @@ struct PoolJob {
   bool operator==(const PoolJob&) const = default;
 };
 
+// In which order rows are called. kPromptCache: those that begin alike one after the other.
+enum class RowOrdering { kFile, kPromptCache };
+absl::string_view RowOrderingName(RowOrdering order);  // "file", "prompt_cache"
+// InvalidArgument, with the text, on anything else.
+absl::StatusOr<RowOrdering> ParseRowOrdering(absl::string_view text);
+
 struct DatasetJob {
   std::string path;      // or an http(s) URL
   std::string prompt;    // template; empty for OpenAI Batch files and rows with "messages"
@@ -79,6 +85,7 @@ struct DatasetJob {
   std::string id;        // name of the field with the row's id; empty: "custom_id" of batch files,
                          // else the row number
   int64_t limit = 0;     // rows to take from the start; 0: all
+  RowOrdering order = RowOrdering::kFile;
   ApiKeySource api_key;  // goes to the host of a URL as "Authorization: Bearer"
 
   bool operator==(const DatasetJob&) const = default;

@@ -23,7 +23,7 @@ constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",    
                                           "batch",      "retry",    "passes",        "output",
                                           "max_failed", "max_cost", "max_in_flight", "stragglers"};
 constexpr absl::string_view kDatasetKeys[] = {"path", "prompt", "system", "expected",
-                                              "id",   "limit",  "api_key"};
+                                              "id",   "limit",  "order",  "api_key"};
 constexpr absl::string_view kPoolKeys[] = {"requests_per_minute",
                                            "tokens_per_minute",
                                            "input_tokens_per_minute",
@@ -99,7 +99,8 @@ class JobReader {
     HR_RETURN_IF_ERROR(fields.Read("expected", &job_->dataset.expected));
     HR_RETURN_IF_ERROR(fields.Read("id", &job_->dataset.id));
     HR_RETURN_IF_ERROR(ReadApiKey(fields, &job_->dataset.api_key));
-    return fields.Read("limit", &job_->dataset.limit);
+    HR_RETURN_IF_ERROR(fields.Read("limit", &job_->dataset.limit));
+    return ReadOrder(fields);
   }
 
   absl::Status ReadPools(const YamlFields& root) {
@@ -272,6 +273,16 @@ class JobReader {
                                      DidYouMean(on_failure, names)));
   }
 
+  absl::Status ReadOrder(const YamlFields& fields) {
+    std::string order;
+    HR_RETURN_IF_ERROR(fields.Read("order", &order));
+    if (order.empty()) return absl::OkStatus();
+    const absl::StatusOr<RowOrdering> parsed = ParseRowOrdering(order);
+    if (!parsed.ok()) return fields.Error("order", parsed.status().message());
+    job_->dataset.order = *parsed;
+    return absl::OkStatus();
+  }
+
   absl::Status ReadRetry(const YamlFields& root) {
     const auto node = root.Find("retry");
     if (!node.has_value()) return absl::OkStatus();
@@ -325,6 +336,20 @@ class JobReader {
 };
 
 }  // namespace
+
+absl::string_view RowOrderingName(RowOrdering order) {
+  return order == RowOrdering::kPromptCache ? "prompt_cache" : "file";
+}
+
+absl::StatusOr<RowOrdering> ParseRowOrdering(absl::string_view text) {
+  std::vector<absl::string_view> names;
+  for (RowOrdering order : {RowOrdering::kFile, RowOrdering::kPromptCache}) {
+    names.push_back(RowOrderingName(order));
+    if (text == names.back()) return order;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", ExcerptUtf8(text, 40), "' is no order; ", DidYouMean(text, names)));
+}
 
 absl::string_view OnFailureName(OnFailure on_failure) {
   switch (on_failure) {

@@ -89,6 +89,7 @@ void WriteDataset(const DatasetJob& dataset, Writer* out) {
   out->OptionalText(2, "expected", dataset.expected);
   out->OptionalText(2, "id", dataset.id);
   out->Line(2, "limit", absl::StrCat(dataset.limit));
+  if (dataset.order != RowOrdering::kFile) out->Line(2, "order", RowOrderingName(dataset.order));
   WriteApiKey(2, dataset.api_key, out);
 }
 

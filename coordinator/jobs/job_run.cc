@@ -106,7 +106,8 @@ JobRun::JobRun(JobConfig job, const JobRunOptions& options, DatasetInfo info, Re
       info_(std::move(info)),
       reactor_(reactor),
       begun_(reactor->Now()),
-      state_(info_.rows, static_cast<int64_t>(job_.models.size()), job_.passes),
+      state_(info_.rows, static_cast<int64_t>(job_.models.size()), job_.passes,
+             RowOrder(std::exchange(info_.order, {}))),
       thread_(reactor) {
   runner_options_.job_id = options.job_id;
   runner_options_.lease = options.lease;

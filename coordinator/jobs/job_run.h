@@ -72,7 +72,7 @@ class JobRun {
   JobRun(JobConfig job, const JobRunOptions& options, DatasetInfo info, Reactor* reactor);
 
   const JobConfig job_;
-  const DatasetInfo info_;
+  DatasetInfo info_;  // its order is moved into the state
   Reactor* const reactor_;
   const MonoTime begun_;
   RunFacts facts_;

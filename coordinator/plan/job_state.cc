@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
@@ -14,10 +15,11 @@ constexpr size_t kHeaderWords = 2 + 256;
 
 }  // namespace
 
-JobState::JobState(int64_t rows, int64_t models, int passes)
+JobState::JobState(int64_t rows, int64_t models, int passes, RowOrder order)
     : rows_(rows),
       models_(models),
       passes_(passes),
+      order_(std::move(order)),
       states_(static_cast<size_t>((rows * models + 1) / 2), 0),
       per_model_(static_cast<size_t>(models)) {
   HR_CHECK(rows > 0 && models > 0 && passes >= 1 && passes <= kMaxPasses);
@@ -63,12 +65,12 @@ std::vector<RowIndex> JobState::Take(ModelIndex model, size_t max) {
   std::vector<RowIndex> taken;
   while (true) {
     while (!per_model.returned.empty() && taken.size() < max) {
-      const RowIndex row = *per_model.returned.begin();
+      const RowIndex row = order_.At(*per_model.returned.begin());
       per_model.returned.erase(per_model.returned.begin());
       if (BelongsToPass(Get(item(row, model)), per_model.pass)) taken.push_back(row);
     }
     for (; per_model.cursor < rows_ && taken.size() < max; ++per_model.cursor) {
-      const RowIndex row(static_cast<uint64_t>(per_model.cursor));
+      const RowIndex row = order_.At(per_model.cursor);
       const ItemId id = item(row, model);
       if (BelongsToPass(Get(id), per_model.pass) && !adopted_.contains(id)) taken.push_back(row);
     }
@@ -91,15 +93,15 @@ bool JobState::has_untaken(ModelIndex model) const {
 bool JobState::taken(ItemId item) const {
   if (adopted_.contains(item)) return true;
   const PerModel& per_model = per_model_[model(item).value()];
-  const RowIndex at = row(item);
-  return static_cast<int64_t>(at.value()) < per_model.cursor &&
-         BelongsToPass(Get(item), per_model.pass) && !per_model.returned.contains(at);
+  const int64_t at = order_.PositionOf(row(item));
+  return at < per_model.cursor && BelongsToPass(Get(item), per_model.pass) &&
+         !per_model.returned.contains(at);
 }
 
 bool JobState::Adopt(ItemId item) {
   if (resolved(item) || taken(item)) return false;
   PerModel& per_model = per_model_[model(item).value()];
-  per_model.returned.erase(row(item));
+  per_model.returned.erase(order_.PositionOf(row(item)));
   adopted_.insert(item);
   ++per_model.outstanding;
   return true;
@@ -110,9 +112,8 @@ void JobState::Return(ItemId item) {
   PerModel& per_model = per_model_[model(item).value()];
   adopted_.erase(item);
   --per_model.outstanding;
-  if (static_cast<int64_t>(row(item).value()) < per_model.cursor) {
-    per_model.returned.insert(row(item));
-  }
+  const int64_t at = order_.PositionOf(row(item));
+  if (at < per_model.cursor) per_model.returned.insert(at);
 }
 
 JobState::Verdict JobState::Resolve(ItemId item, ErrorClass error_class) {

@@ -9,9 +9,9 @@
 //   ok, failed   any result                  unchanged: superseded
 //   any          cancelled, not started      unchanged: the item is taken again
 //
-// Beside its state an item is taken or not: Take() takes in the order of rows; Adopt() takes what a
-// worker holds already when the coordinator has been restarted; Return() gives back what has to be
-// read from the dataset again.
+// Beside its state an item is taken or not: Take() takes in the given order of rows; Adopt() takes
+// what a worker holds already when the coordinator has been restarted; Return() gives back what has
+// to be read from the dataset again.
 //
 // Worked race: batch 7 is cut by its deadline, its item is granted again in batch 9, and then the
 // late answer of batch 7 arrives. The item has no outcome yet, so the answer is accepted, and batch
@@ -31,14 +31,15 @@
 #include "absl/strings/string_view.h"
 #include "common/base/ids.h"
 #include "common/outcome/error_class.h"
+#include "coordinator/plan/row_order.h"
 
 namespace headrace {
 
 class JobState {
  public:
-  // `rows` and `models` at least 1; `passes` in [1, kMaxPasses].
+  // `rows` and `models` at least 1; `passes` in [1, kMaxPasses]. `order` is of `rows` rows.
   static constexpr int kMaxPasses = 12;
-  JobState(int64_t rows, int64_t models, int passes);
+  JobState(int64_t rows, int64_t models, int passes, RowOrder order = {});
 
   ItemId item(RowIndex row, ModelIndex model) const {
     return ItemId(row.value() * static_cast<uint64_t>(models_) + model.value());
@@ -108,12 +109,12 @@ class JobState {
 
   struct PerModel {
     uint32_t pass = 1;
-    int64_t cursor = 0;       // rows before it are taken, or not of this pass
+    int64_t cursor = 0;       // positions before it are taken, or not of this pass
     int64_t outstanding = 0;  // taken and neither resolved nor deferred
     int64_t resolved = 0;
     int64_t ok = 0;
-    int64_t deferred = 0;         // items that wait for a later pass
-    std::set<RowIndex> returned;  // before the cursor, to be taken again
+    int64_t deferred = 0;        // items that wait for a later pass
+    std::set<int64_t> returned;  // positions before the cursor, to be taken again
   };
 
   uint8_t Get(ItemId item) const;
@@ -124,6 +125,7 @@ class JobState {
   const int64_t rows_;
   const int64_t models_;
   const int passes_;
+  const RowOrder order_;
   std::vector<uint8_t> states_;  // two items a byte
   std::vector<PerModel> per_model_;
   absl::flat_hash_set<ItemId> adopted_;  // taken out of order; as many as workers hold

@@ -18,7 +18,8 @@ constexpr absl::string_view kNone = "(none)";
 
 // Keys that say nothing about outcomes, so that a run may go on with others: a budget that is used
 // up is raised, a directory is moved, answers are looked at for JSON after all.
-constexpr absl::string_view kFreeKeys[] = {"max_cost", "output.dir", "output.json"};
+constexpr absl::string_view kFreeKeys[] = {"dataset.order", "max_cost", "output.dir",
+                                           "output.json"};
 
 using FlatYaml = std::map<std::string, std::string>;
 

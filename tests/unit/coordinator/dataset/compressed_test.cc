@@ -112,5 +112,49 @@ TEST_F(Compressed, CsvMayBeCompressedToo) {
   EXPECT_EQ(result.rows[0].user, "a\nb");
 }
 
+// Its rows are called in another order, so it is unpacked: any row is reached at once.
+TEST_F(Compressed, APackedDatasetIsReadInAnyOrder) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    absl::StrAppend(&text, "{\"q\":\"", std::string(2000, static_cast<char>('a' + i % 5)), i,
+                    "\"}\n");
+  }
+  for (const std::string& packed : {Gzip(text), Zstd(text)}) {
+    DatasetJob job;
+    job.path = files_.Write("d", packed);
+    job.prompt = "{{q}}";
+    job.order = RowOrdering::kPromptCache;
+    const auto dataset = Dataset::Open(job);
+    ASSERT_TRUE(dataset.ok());
+    const auto info = (*dataset)->Scan(files_.dir());
+    ASSERT_TRUE(info.ok()) << info.status();
+    ASSERT_EQ(info->order.size(), 300u);
+    EXPECT_EQ(info->bytes, static_cast<int64_t>(packed.size())) << "of the file as it is";
+    const auto cursor = (*dataset)->NewCursor();
+    ASSERT_TRUE(cursor.ok());
+    for (uint32_t row : info->order) {
+      const auto read = (*cursor)->ReadAt(RowIndex(row));
+      ASSERT_TRUE(read.ok() && read->has_value());
+      EXPECT_EQ((*read)->line, row + 1);
+      EXPECT_THAT((*read)->user, testing::EndsWith(absl::StrCat(row)));
+    }
+  }
+}
+
+TEST_F(Compressed, NoRoomToUnpackIsSaidWithTheDirectory) {
+  DatasetJob job;
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    absl::StrAppend(&text, "{\"q\":\"", std::string(2000, i % 2 ? 'a' : 'b'), i, "\"}\n");
+  }
+  job.path = files_.Write("d", Gzip(text));
+  job.prompt = "{{q}}";
+  job.order = RowOrdering::kPromptCache;
+  const auto dataset = Dataset::Open(job);
+  ASSERT_TRUE(dataset.ok());
+  EXPECT_THAT(MessageOf((*dataset)->Scan(files_.dir() + "/none").status(), files_),
+              HasSubstr("temporary file in none"));
+}
+
 }  // namespace
 }  // namespace headrace

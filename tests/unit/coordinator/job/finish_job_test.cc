@@ -244,6 +244,7 @@ JobConfig RandomJob(Random* random) {
   job.dataset.system = RandomText(random);
   job.dataset.expected = RandomText(random);
   job.dataset.id = RandomText(random);
+  job.dataset.order = random->Chance(0.5) ? RowOrdering::kFile : RowOrdering::kPromptCache;
   job.dataset.limit = random->Between(int64_t{0}, int64_t{1} << 40);
   for (uint64_t i = random->Below(3); i > 0; --i) {
     PoolJob pool;

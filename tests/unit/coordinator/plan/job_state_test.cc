@@ -32,6 +32,29 @@ TEST(JobState, RowsAreTakenInOrderAndOnce) {
   EXPECT_FALSE(state.has_untaken(ModelIndex(0)));
 }
 
+TEST(JobState, RowsAreTakenInTheGivenOrderInEachPass) {
+  JobState state(4, 1, 2, RowOrder({2, 0, 3, 1}));
+  EXPECT_THAT(Rows(state.Take(ModelIndex(0), 3)), ElementsAre(2, 0, 3));
+  EXPECT_TRUE(state.taken(ItemId(3)));
+  EXPECT_FALSE(state.taken(ItemId(1)));
+  state.Return(ItemId(3));
+  state.Return(ItemId(2));
+  EXPECT_THAT(Rows(state.Take(ModelIndex(0), 2)), ElementsAre(2, 3)) << "what came back is first";
+  EXPECT_THAT(Rows(state.Take(ModelIndex(0), 9)), ElementsAre(1));
+  for (uint64_t row : {0, 1, 2, 3}) {
+    EXPECT_EQ(state.Resolve(ItemId(row), ErrorClass::kServerError), Verdict::kDeferred);
+  }
+  EXPECT_THAT(Rows(state.Take(ModelIndex(0), 9)), ElementsAre(2, 0, 3, 1));
+  EXPECT_EQ(state.pass(ModelIndex(0)), 2u);
+}
+
+TEST(JobState, AnAdoptedItemIsNotTakenAgainInAnotherOrder) {
+  JobState state(4, 1, 1, RowOrder({3, 1, 0, 2}));
+  EXPECT_TRUE(state.Adopt(ItemId(1)));
+  EXPECT_THAT(Rows(state.Take(ModelIndex(0), 9)), ElementsAre(3, 0, 2));
+  EXPECT_FALSE(state.Adopt(ItemId(3)));
+}
+
 TEST(JobState, FirstOkWinsAndALaterOneIsSuperseded) {
   JobState state(1, 1, 2);
   state.Take(ModelIndex(0), 1);
