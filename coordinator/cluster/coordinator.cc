@@ -12,6 +12,9 @@ namespace {
 
 // Leases and waits are looked at this often; a lease is long against it.
 constexpr absl::Duration kTick = absl::Seconds(1);
+// How long those who come and go are gathered before all others are told how many they are: a
+// thousand that join together would be told half a million times. Chosen, not measured.
+constexpr absl::Duration kTellSharers = absl::Milliseconds(50);
 // A process that is away is remembered for this many leases, so that its chunks are known when it
 // comes back. Chosen, not measured.
 constexpr int kLeasesRemembered = 10;
@@ -37,6 +40,7 @@ Coordinator::~Coordinator() = default;
 void Coordinator::AddJob(JobRunner* job, double weight) {
   if (!std::exchange(ticking_, true)) ticks_.Spawn(TickLoop(this));
   put_off_.erase(job->id());
+  TellSharers();
   jobs_.push_back(job);
   turn_of_job_.push_back(turns_.Add(weight));
   for (auto& [key, worker] : workers_) {
@@ -144,8 +148,8 @@ void Coordinator::OnSessionOpen(WorkerSession* session, const v1::Hello& hello) 
   HR_LOG(kInfo) << "worker " << worker->name.id << " has joined"
                 << (hello.held().empty() ? ""
                                          : absl::StrCat(" with ", hello.held_size(), " batches"));
-  CountSharers();
-  SendSharers(session);
+  SendSharers(worker, CountSharers());
+  TellSharersSoon();
   for (JobRunner* job : jobs_) SendJob(session, *job);
   std::map<uint64_t, std::vector<v1::HeldBatch>> held;
   for (const v1::HeldBatch& batch : hello.held()) held[batch.job_id()].push_back(batch);
@@ -182,7 +186,7 @@ void Coordinator::OnBye(WorkerSession* session, const v1::Bye& bye) {
   HR_LOG(kInfo) << "worker " << worker->name.id << " has left: " << bye.reason();
   by_session_.erase(it);
   Forget(worker->key, /*left=*/true);
-  CountSharers();
+  TellSharersSoon();
 }
 
 void Coordinator::Forget(WorkerKey key, bool left) {
@@ -333,23 +337,38 @@ void Coordinator::Broadcast(const v1::CoordinatorMessage& message) {
   }
 }
 
-void Coordinator::SendSharers(WorkerSession* session) {
-  v1::CoordinatorMessage message;
-  message.mutable_sharers()->set_workers(sharers_);
-  session->Send(std::move(message));
-}
-
-void Coordinator::CountSharers() {
+uint32_t Coordinator::CountSharers() const {
   // A worker that is away starts no calls once its leases are over by its own clock.
   const MonoTime silent = reactor_->Now() - options_.lease;
   uint32_t sharers = 0;
   for (const auto& [key, worker] : workers_) {
     if (worker.session != nullptr || worker.last_heard >= silent) ++sharers;
   }
-  if (sharers == sharers_) return;
-  sharers_ = sharers;
+  return sharers;
+}
+
+void Coordinator::SendSharers(Worker* worker, uint32_t sharers) {
+  worker->told_sharers = sharers;
+  v1::CoordinatorMessage message;
+  message.mutable_sharers()->set_workers(sharers);
+  worker->session->Send(std::move(message));
+}
+
+void Coordinator::TellSharersSoon() {
+  if (!std::exchange(telling_, true)) ticks_.Spawn(TellAfterAWhile(this));
+}
+
+Task<void> Coordinator::TellAfterAWhile(Coordinator* self) {
+  Sleep wait(self->reactor_, kTellSharers, self->stop_ticks_.token());
+  const bool waited = co_await wait;
+  self->telling_ = false;
+  if (waited) self->TellSharers();
+}
+
+void Coordinator::TellSharers() {
+  const uint32_t sharers = CountSharers();
   for (auto& [key, worker] : workers_) {
-    if (worker.session != nullptr) SendSharers(worker.session);
+    if (worker.session != nullptr && worker.told_sharers != sharers) SendSharers(&worker, sharers);
   }
 }
 
@@ -443,7 +462,7 @@ void Coordinator::Tick() {
     if (worker.session == nullptr && worker.last_heard < long_ago) gone.push_back(key);
   }
   for (WorkerKey key : gone) Forget(key, /*left=*/false);
-  CountSharers();
+  TellSharers();
 }
 
 Task<void> Coordinator::DismissWorkers(std::string reason, absl::Duration patience) {

@@ -46,6 +46,7 @@ class Coordinator final : public JobCluster, private SessionHost {
     uint32_t max_in_flight = 0;
     WorkerSession* session = nullptr;  // nullptr: away
     MonoTime last_heard;
+    uint32_t told_sharers = 0;
     ChunkLedger chunks{1, 0};
   };
 
@@ -103,9 +104,13 @@ class Coordinator final : public JobCluster, private SessionHost {
   void SendJob(WorkerSession* session, const JobRunner& job);
   void SendJobDone(WorkerSession* session, uint64_t job);
   void SendLeave(WorkerSession* session);
-  void SendSharers(WorkerSession* session);
-  // Tells everybody when the number of workers that make calls has changed.
-  void CountSharers();
+  // Workers that may make calls.
+  uint32_t CountSharers() const;
+  void SendSharers(Worker* worker, uint32_t sharers);
+  // Tells everybody who does not know it how many they are.
+  void TellSharers();
+  void TellSharersSoon();
+  static Task<void> TellAfterAWhile(Coordinator* self);
   ModelCredits CreditsOf(const WorkerSession& session, const JobRunner& job) const;
   JobRunner* FindJob(uint64_t id) const;
   Worker* FindWorker(WorkerKey key);
@@ -123,8 +128,8 @@ class Coordinator final : public JobCluster, private SessionHost {
   uint64_t next_session_ = 1;
   uint64_t next_worker_ = 1;
   WorkerKey last_served_;
-  uint32_t sharers_ = 0;  // as last told
   bool ticking_ = false;  // from the first job on
+  bool telling_ = false;
   bool pumping_ = false;
   bool pump_again_ = false;
   std::optional<std::string> dismissed_;
