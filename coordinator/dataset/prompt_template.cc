@@ -120,15 +120,10 @@ absl::StatusOr<PromptTemplate> PromptTemplate::Compile(absl::string_view text, F
   }
   absl::StrAppend(&literal, text.substr(std::min(i, text.size())));
   if (!literal.empty()) compiled.pieces_.emplace_back(std::move(literal));
-  return compiled;
-}
-
-std::vector<size_t> PromptTemplate::fields() const {
-  std::vector<size_t> fields;
-  for (const Piece& piece : pieces_) {
-    if (const size_t* field = std::get_if<size_t>(&piece)) fields.push_back(*field);
+  for (const Piece& piece : compiled.pieces_) {
+    if (const size_t* field = std::get_if<size_t>(&piece)) compiled.fields_.push_back(*field);
   }
-  return fields;
+  return compiled;
 }
 
 void PromptTemplate::Render(const std::vector<absl::string_view>& values, std::string* out) const {

@@ -48,7 +48,7 @@ class PromptTemplate {
 
   bool empty() const { return pieces_.empty(); }
   // Indexes into the table, in order of use, perhaps more than once.
-  std::vector<size_t> fields() const;
+  const std::vector<size_t>& fields() const { return fields_; }
 
   // Appends the text with the values of `values`, one per field of the table.
   void Render(const std::vector<absl::string_view>& values, std::string* out) const;
@@ -56,6 +56,7 @@ class PromptTemplate {
  private:
   using Piece = std::variant<std::string, size_t>;  // literal text, or an index into the table
   std::vector<Piece> pieces_;
+  std::vector<size_t> fields_;
 };
 
 }  // namespace headrace

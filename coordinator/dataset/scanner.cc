@@ -130,7 +130,7 @@ absl::Status Scanner::CheckFieldsExist() const {
     if (statistics_.present[i] > 0) continue;
     const FieldRef& ref = plan_.fields.refs()[i];
     const auto uses = [i](const PromptTemplate& form) {
-      const std::vector<size_t> fields = form.fields();
+      const std::vector<size_t>& fields = form.fields();
       return std::find(fields.begin(), fields.end(), i) != fields.end();
     };
     const absl::string_view which = uses(plan_.prompt)     ? "dataset.prompt"

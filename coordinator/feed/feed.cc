@@ -12,13 +12,14 @@ v1::Item ToItem(ItemId id, RenderedRow row) {
   v1::Item item;
   item.set_item(id.value());
   item.set_row(row.row.value());
-  *item.mutable_custom_id() = std::move(row.custom_id);
-  *item.mutable_user() = std::move(row.user);
-  *item.mutable_system() = std::move(row.system);
-  *item.mutable_expected() = std::move(row.expected);
-  *item.mutable_body() = std::move(row.body);
-  *item.mutable_url() = std::move(row.url);
-  *item.mutable_messages_json() = std::move(row.messages_json);
+  // Most rows have two of these, and an empty text would cost an allocation too.
+  if (!row.custom_id.empty()) *item.mutable_custom_id() = std::move(row.custom_id);
+  if (!row.user.empty()) *item.mutable_user() = std::move(row.user);
+  if (!row.system.empty()) *item.mutable_system() = std::move(row.system);
+  if (!row.expected.empty()) *item.mutable_expected() = std::move(row.expected);
+  if (!row.body.empty()) *item.mutable_body() = std::move(row.body);
+  if (!row.url.empty()) *item.mutable_url() = std::move(row.url);
+  if (!row.messages_json.empty()) *item.mutable_messages_json() = std::move(row.messages_json);
   return item;
 }
 

@@ -164,7 +164,7 @@ void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {
   result.set_first_token_us(
       outcome.times.first_token.has_value() ? Micros(*outcome.times.first_token) : -1);
   result.set_total_us(Micros(outcome.times.total));
-  result.set_message(std::move(outcome.message));
+  if (!outcome.message.empty()) result.set_message(std::move(outcome.message));
   result.set_http_status(outcome.http_status);
   if (result.line().empty() && outcome.kind == ItemOutcome::Kind::kFailed) {
     // The item threw before it could write its line.
