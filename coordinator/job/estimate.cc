@@ -137,7 +137,8 @@ void AddCosts(const JobConfig& job, JobEstimate* estimate) {
 }  // namespace
 
 absl::StatusOr<JobEstimate> EstimateJob(const JobConfig& job) {
-  HR_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset, Dataset::Open(job.dataset));
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
+                      Dataset::Open(InFileOrder(job.dataset)));
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<RowCursor> cursor, dataset->NewCursor());
   JobEstimate estimate;
   std::vector<std::unique_ptr<quota::TokenEstimator>> estimators;

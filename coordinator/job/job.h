@@ -91,6 +91,9 @@ struct DatasetJob {
   bool operator==(const DatasetJob&) const = default;
 };
 
+// The same for those who only look at it: another order changes nothing for them, and costs more.
+DatasetJob InFileOrder(DatasetJob dataset);
+
 enum class OnFailure { kCollect, kFailFast, kMaxFailed };
 absl::string_view OnFailureName(OnFailure on_failure);  // "collect", "fail_fast", "max_failed"
 

@@ -351,6 +351,11 @@ absl::StatusOr<RowOrdering> ParseRowOrdering(absl::string_view text) {
       absl::StrCat("'", ExcerptUtf8(text, 40), "' is no order; ", DidYouMean(text, names)));
 }
 
+DatasetJob InFileOrder(DatasetJob dataset) {
+  dataset.order = RowOrdering::kFile;
+  return dataset;
+}
+
 absl::string_view OnFailureName(OnFailure on_failure) {
   switch (on_failure) {
     case OnFailure::kCollect:

@@ -114,12 +114,6 @@ void AddSchemas(SchemaFindings findings, Validation* out) {
   for (std::string& notice : findings.notices) out->notices.push_back(std::move(notice));
 }
 
-// No other order changes what a dataset is worth, and it costs more to read.
-DatasetJob InFileOrder(DatasetJob dataset) {
-  dataset.order = RowOrdering::kFile;
-  return dataset;
-}
-
 absl::Status ReadDataset(const JobConfig& job, const ValidateOptions& options, Validation* out) {
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                       Dataset::Open(InFileOrder(job.dataset)));
