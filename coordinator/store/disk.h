@@ -22,6 +22,9 @@ class File {
   // Writes all of `data` at the end. After an error any part of it may be in the file.
   virtual absl::Status Append(absl::string_view data) = 0;
   virtual absl::Status DataSync() = 0;
+  // Writes `data` over what is there from `offset` on; the file must be that long already. A crash
+  // leaves old and new bytes in its place.
+  virtual absl::Status Overwrite(int64_t offset, absl::string_view data) = 0;
   // Cuts to `size` and gives back what Reserve() took beyond it.
   virtual absl::Status Truncate(int64_t size) = 0;
   // Takes disk space for `bytes` beyond the current end without changing the size, so that a full

@@ -51,7 +51,7 @@ class RealFile final : public File {
     while (!data.empty()) {
       const ssize_t written = write(fd_, data.data(), data.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
+      if (written < 0) return WriteError();
       // A short write is not an error by itself: the next one says why.
       data.remove_prefix(static_cast<size_t>(written));
     }
@@ -62,6 +62,25 @@ class RealFile final : public File {
     // EINTR too is not tried again: what the kernel did with the pages is unknown then.
     if (fdatasync(fd_) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
     return absl::OkStatus();
+  }
+
+  absl::Status Overwrite(int64_t offset, absl::string_view data) override {
+    // With O_APPEND, Linux appends whatever pwrite(2) is told.
+    const int flags = fcntl(fd_, F_GETFL);
+    if (flags < 0 || fcntl(fd_, F_SETFL, flags & ~O_APPEND) != 0) return WriteError();
+    absl::Status status;
+    while (!data.empty() && status.ok()) {
+      const ssize_t written = pwrite(fd_, data.data(), data.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        status = WriteError();
+        break;
+      }
+      data.remove_prefix(static_cast<size_t>(written));
+      offset += written;
+    }
+    if (fcntl(fd_, F_SETFL, flags) != 0 && status.ok()) status = WriteError();
+    return status;
   }
 
   absl::Status Truncate(int64_t size) override {
@@ -98,6 +117,10 @@ class RealFile final : public File {
   }
 
  private:
+  absl::Status WriteError() const {
+    return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
+  }
+
   const int fd_;
   const std::string path_;
 };

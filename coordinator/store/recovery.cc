@@ -200,7 +200,9 @@ absl::StatusOr<LogTail> Recovery::ScanOne(absl::string_view name, File* file, in
   return tail;
 }
 
-absl::Status Recovery::Repair(absl::string_view name, File* file, const LogTail& tail) {
+// A file whose first `durable_bytes` are known to be on the disk.
+absl::Status Recovery::Repair(absl::string_view name, File* file, const LogTail& tail,
+                              int64_t durable_bytes) {
   if (tail.torn_bytes > 0) {
     const std::string torn = absl::StrCat(Path(name), ".", tail.keep_bytes, ".torn");
     report_->torn_bytes += tail.torn_bytes - static_cast<int64_t>(tail.salvaged.size());
@@ -213,7 +215,22 @@ absl::Status Recovery::Repair(absl::string_view name, File* file, const LogTail&
     if (!tail.salvaged.empty()) HR_RETURN_IF_ERROR(file->Append(tail.salvaged));
   }
   // Lines that were written but not synced before a crash of the process count from now on.
+  HR_RETURN_IF_ERROR(WriteAgain(file, std::max(durable_bytes, tail.keep_bytes - kMaxUnsyncedBytes),
+                                tail.keep_bytes));
   return file->DataSync();
+}
+
+// After a sync that failed, Linux takes the pages for clean: the next process reads them, and its
+// sync calls them durable without writing them. So what no sync is known to have covered is written
+// again, as it is and in its place, which harms nothing where it was on the disk already.
+absl::Status Recovery::WriteAgain(File* file, int64_t from, int64_t to) {
+  while (from < to) {
+    HR_ASSIGN_OR_RETURN(const std::string piece, file->Read(from, std::min(to - from, kCopyBytes)));
+    if (piece.empty()) return absl::DataLossError("a log became shorter while it was read");
+    HR_RETURN_IF_ERROR(file->Overwrite(from, piece));
+    from += static_cast<int64_t>(piece.size());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Recovery::KeepTorn(const std::string& path, File* file, int64_t offset, int64_t size) {
@@ -265,12 +282,15 @@ absl::Status Recovery::RecordStart(const RunIdentity& identity) {
 }
 
 absl::Status Recovery::Finish(const RunIdentity& identity) {
-  HR_RETURN_IF_ERROR(Repair(kResultsFile, results_.get(), results_tail_));
-  HR_RETURN_IF_ERROR(Repair(kErrorsFile, errors_.get(), errors_tail_));
+  const LogPosition& durable = control_.durable;
+  HR_RETURN_IF_ERROR(Repair(kResultsFile, results_.get(), results_tail_,
+                            std::max(durable.results_bytes, from_.results_bytes)));
+  HR_RETURN_IF_ERROR(Repair(kErrorsFile, errors_.get(), errors_tail_,
+                            std::max(durable.errors_bytes, from_.errors_bytes)));
   LogTail journal_tail;
   journal_tail.keep_bytes = static_cast<int64_t>(control_.valid_bytes);
   journal_tail.torn_bytes = journal_bytes_ - journal_tail.keep_bytes;
-  HR_RETURN_IF_ERROR(Repair(kJournalFile, journal_.get(), journal_tail));
+  HR_RETURN_IF_ERROR(Repair(kJournalFile, journal_.get(), journal_tail, 0));
 
   const auto make_log = [](std::unique_ptr<File> file, const LogTail& tail, int64_t reserve) {
     const int64_t size = tail.keep_bytes + static_cast<int64_t>(tail.salvaged.size());

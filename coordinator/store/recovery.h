@@ -39,7 +39,9 @@ class Recovery {
   absl::Status ScanLogs();
   absl::StatusOr<LogTail> ScanOne(absl::string_view name, File* file, int64_t offset, int64_t lines,
                                   int64_t durable_bytes);
-  absl::Status Repair(absl::string_view name, File* file, const LogTail& tail);
+  absl::Status Repair(absl::string_view name, File* file, const LogTail& tail,
+                      int64_t durable_bytes);
+  static absl::Status WriteAgain(File* file, int64_t from, int64_t to);
   absl::Status KeepTorn(const std::string& path, File* file, int64_t offset, int64_t size);
   absl::Status RemoveLeftovers();
   absl::Status RecordStart(const RunIdentity& identity);

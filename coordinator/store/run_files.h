@@ -104,7 +104,8 @@ struct CommitGroup {
 // A full disk is no error yet: the files are cut back to where the group began, and the same group
 // may be tried again. Any other error of a write, and every error of a sync, ends everything: Linux
 // marks pages clean after a failed sync, so a second one would lie. Nothing is acknowledged after
-// it; a restart reads what is really there.
+// it. The next process may still read from memory what never reached the disk: before it counts on
+// the ends of the files, it writes them again (Recovery::WriteAgain).
 class RunFiles {
  public:
   // Opens or makes the directory, takes its lock, recovers; errors as RunStore::Open().

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 
@@ -13,14 +14,17 @@ namespace headrace {
 // A file: what is durable, and what has happened to it since.
 struct FaultDisk::Node {
   struct Change {
-    std::optional<int64_t> truncate_to;  // else an append
-    std::string data;
+    std::optional<int64_t> truncate_to = std::nullopt;
+    std::optional<int64_t> overwrite_at = std::nullopt;  // without both, an append
+    std::string data = "";
     bool lost = false;  // a sync failed over it
   };
 
   void Apply(const Change& change, std::string* bytes) const {
     if (change.truncate_to.has_value()) {
       bytes->resize(static_cast<size_t>(*change.truncate_to));
+    } else if (change.overwrite_at.has_value()) {
+      bytes->replace(static_cast<size_t>(*change.overwrite_at), change.data.size(), change.data);
     } else {
       *bytes += change.data;
     }
@@ -32,6 +36,7 @@ struct FaultDisk::Node {
   void Sync() {
     for (const Change& change : changes) {
       const size_t before = durable.size();
+      if (change.lost && change.overwrite_at.has_value()) continue;
       Apply(change, &durable);
       if (change.lost && durable.size() > before) {
         std::fill(durable.begin() + static_cast<ptrdiff_t>(before), durable.end(), '\0');
@@ -51,6 +56,7 @@ struct FaultDisk::Node {
     for (const Change& change : changes) {
       // Cuts reach the disk in order, and nothing that follows one comes before it.
       if (change.truncate_to.has_value() && random->Chance(0.5)) break;
+      if (change.lost && change.overwrite_at.has_value()) continue;
       Apply(change, &result);
       safe = std::min(safe, result.size());
       if (change.lost) std::fill(result.begin() + static_cast<ptrdiff_t>(safe), result.end(), '\0');
@@ -92,7 +98,7 @@ class FaultDisk::OpenFile final : public File {
     const absl::Status status = disk_->Enter(Call::kAppend, true);
     if (!status.ok()) {
       if (disk_->crashed_) part = was_crashed ? 0 : static_cast<int64_t>(data.size()) / 2;
-      node_->Do({.truncate_to = {}, .data = std::string(data.substr(0, part))});
+      node_->Do({.data = std::string(data.substr(0, part))});
       return status;
     }
     const auto size = static_cast<int64_t>(data.size());
@@ -102,11 +108,11 @@ class FaultDisk::OpenFile final : public File {
       const int64_t fits = from_reserve + *disk_->free_bytes_;
       node_->reserved = 0;
       disk_->free_bytes_ = 0;
-      node_->Do({.truncate_to = {}, .data = std::string(data.substr(0, fits))});
+      node_->Do({.data = std::string(data.substr(0, fits))});
       return space;
     }
     node_->reserved -= from_reserve;
-    node_->Do({.truncate_to = {}, .data = std::string(data)});
+    node_->Do({.data = std::string(data)});
     return absl::OkStatus();
   }
 
@@ -121,13 +127,22 @@ class FaultDisk::OpenFile final : public File {
     return status;
   }
 
+  absl::Status Overwrite(int64_t offset, absl::string_view data) override {
+    const absl::MutexLock lock(&disk_->mutex_);
+    HR_RETURN_IF_ERROR(disk_->Enter(Call::kOverwrite, true));
+    HR_CHECK(offset + static_cast<int64_t>(data.size()) <=
+             static_cast<int64_t>(node_->content.size()));
+    node_->Do({.overwrite_at = offset, .data = std::string(data)});
+    return absl::OkStatus();
+  }
+
   absl::Status Truncate(int64_t size) override {
     const absl::MutexLock lock(&disk_->mutex_);
     HR_RETURN_IF_ERROR(disk_->Enter(Call::kTruncate, true));
     const int64_t cut = static_cast<int64_t>(node_->content.size()) - size;
     if (disk_->free_bytes_.has_value()) *disk_->free_bytes_ += node_->reserved + cut;
     node_->reserved = 0;
-    node_->Do({.truncate_to = size, .data = ""});
+    node_->Do({.truncate_to = size});
     return absl::OkStatus();
   }
 

@@ -18,7 +18,17 @@ namespace headrace {
 
 class FaultDisk final : public Disk {
  public:
-  enum class Call { kAppend, kDataSync, kTruncate, kReserve, kRead, kRename, kRemove, kSyncDir };
+  enum class Call {
+    kAppend,
+    kDataSync,
+    kOverwrite,
+    kTruncate,
+    kReserve,
+    kRead,
+    kRename,
+    kRemove,
+    kSyncDir
+  };
 
   // What a crash leaves of what was not synced.
   enum class Survivors {

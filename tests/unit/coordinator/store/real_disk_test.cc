@@ -57,6 +57,15 @@ TEST_F(RealDiskTest, AppendedBytesAreReadBackFromAnyPlace) {
   EXPECT_EQ(*disk_->ReadWhole(Path("x/y/z/f")), "hello!");
 }
 
+TEST_F(RealDiskTest, OverwrittenBytesStayInTheirPlaceAndTheNextOnesGoToTheEnd) {
+  const auto file = disk_->OpenAppend(Path("f"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ((*file)->Append("hello world"), absl::OkStatus());
+  ASSERT_EQ((*file)->Overwrite(2, "LLO"), absl::OkStatus());
+  ASSERT_EQ((*file)->Append("!"), absl::OkStatus());
+  EXPECT_EQ(*disk_->ReadWhole(Path("f")), "heLLO world!");
+}
+
 TEST_F(RealDiskTest, ReservedSpaceIsNotPartOfTheFileAndIsGivenBack) {
   const auto file = disk_->OpenAppend(Path("f"));
   ASSERT_TRUE(file.ok()) << file.status();

@@ -367,11 +367,62 @@ TEST(StoreErrors, WhatRecoveryToldSurvivesAPowerFailureRightAfterIt) {
   EXPECT_THAT(again->visitor.deferred, SizeIs(1));
 }
 
+// The machine goes on after the failed sync, so the next process finds in memory what is not on the
+// disk. It must not count on it, and its sync does not help.
+TEST(StoreErrors, WhatAFailedSyncLeftInMemoryOnlyIsWrittenAgainByTheNextStart) {
+  for (int64_t k = 1; k <= 3; ++k) {  // of the journal, the errors, the results
+    SCOPED_TRACE(k);
+    FaultDisk disk;
+    VirtualReactor reactor;
+    auto opened = OpenStore(&disk, &reactor, kDir);
+    ASSERT_TRUE(opened->ok());
+    ASSERT_EQ(AppendOne(&reactor, opened->store->get(), 1), absl::OkStatus());
+    disk.FailNth(Call::kDataSync, k, ErrnoStatus(EIO, "cannot sync"));
+    std::vector<LogRecord> records = {RecordOf(2), RecordOf(3, ErrorClass::kAuth)};
+    ASSERT_FALSE(RunCall(&reactor, opened->store->get()->Append(records, {DeferralOf(4)})).ok());
+    opened.reset();
+    disk.RestartProcess();
+
+    opened = OpenStore(&disk, &reactor, kDir);
+    ASSERT_EQ(opened->store.status(), absl::OkStatus());
+    ASSERT_THAT(opened->visitor.told, ElementsAre(1, 2, 3));
+    ASSERT_THAT(opened->visitor.deferred, SizeIs(1));
+    // What follows is acknowledged, and a later start reads behind a snapshot only.
+    RunStore* const store = opened->store->get();
+    ASSERT_EQ(RunCall(&reactor, store->Append({RecordOf(5)}, {DeferralOf(6)})), absl::OkStatus());
+    ASSERT_EQ(RunCall(&reactor, store->SaveSnapshot("s")), absl::OkStatus());
+    ASSERT_EQ(AppendOne(&reactor, store, 7), absl::OkStatus());
+    EXPECT_EQ(disk.AfterCrash(FaultDisk::Survivors::kNone, 0)->Content(kResults),
+              Lines({1, 2, 5, 7}));
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const auto after = disk.AfterCrash(FaultDisk::Survivors::kRandom, seed);
+      const auto again = OpenStore(after.get(), &reactor, kDir);
+      ASSERT_EQ(again->store.status(), absl::OkStatus()) << seed;
+      EXPECT_THAT(again->visitor.told, ElementsAre(7)) << seed;
+      EXPECT_THAT(again->report.warnings, IsEmpty()) << seed;
+    }
+  }
+}
+
+TEST(StoreErrors, WhatIsKnownToBeOnTheDiskIsNotWrittenAgain) {
+  FaultDisk disk;
+  VirtualReactor reactor;
+  auto opened = OpenStore(&disk, &reactor, kDir);
+  ASSERT_EQ(AppendOne(&reactor, opened->store->get(), 1), absl::OkStatus());
+  ASSERT_EQ(RunCall(&reactor, opened->store->get()->Close()), absl::OkStatus());
+  opened.reset();
+  opened = OpenStore(&disk, &reactor, kDir);
+  ASSERT_TRUE(opened->ok());
+  EXPECT_EQ(disk.calls(Call::kOverwrite), 1) << "the journal's end, and no log's";
+}
+
 TEST(StoreErrors, ADiskThatCannotBeReadIsNotAnEmptyRun) {
   FaultDisk disk;
   VirtualReactor reactor;
   auto opened = OpenStore(&disk, &reactor, kDir);
   ASSERT_EQ(AppendOne(&reactor, opened->store->get(), 1), absl::OkStatus());
+  opened.reset();
+  opened = OpenStore(&disk, &reactor, kDir);  // records what is durable: later ones read less
   opened.reset();
   const int64_t before = disk.calls(Call::kRead);
   opened = OpenStore(&disk, &reactor, kDir);
