@@ -52,8 +52,8 @@ JobRunner::JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options,
            absl::StrCat("the dataset cannot be read: ", status.message()));
     };
     feeds_.push_back(std::make_unique<Feed>(ModelIndex(static_cast<uint32_t>(i)), depth,
-                                            options_.max_item_bytes, dataset,
-                                            state_, dataset_thread, &work_, std::move(hooks)));
+                                            options_.max_item_bytes, dataset, state_,
+                                            dataset_thread, &work_, std::move(hooks)));
   }
 }
 
@@ -170,7 +170,10 @@ bool JobRunner::Quiet() const {
 void JobRunner::Advance() {
   if (ended_.is_set()) return;
   if (!stop_.has_value()) {
-    for (const std::unique_ptr<Feed>& feed : feeds_) feed->Refill();
+    // What is read ahead is taken, and a worker that brings it along could not go on with it.
+    if (!learning_) {
+      for (const std::unique_ptr<Feed>& feed : feeds_) feed->Refill();
+    }
     cluster_->PumpGrants();
     ReleaseHeldAtEnd();
   }
