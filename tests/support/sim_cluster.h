@@ -144,6 +144,7 @@ class SimCluster {
   int machine_crashes_ = 0;
   bool was_learning_ = false;
   size_t was_awaited_ = 0;
+  bool refused_ = false;  // a start, and each after it would be
   bool ending_ = false;
   TaskScope processes_;
 };

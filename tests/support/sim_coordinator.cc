@@ -64,11 +64,12 @@ Task<void> SimCoordinator::RunJob(SimCoordinator* self, Job* job) {
   const absl::Status closed = co_await job->store->Close();
   job->ended = true;
   if (self->crashed_) co_return;
-  job->job->complete = complete;
-  // A machine that crashes at the very end leaves a run that is complete all the same.
-  EXPECT_TRUE(closed.ok() || !complete || absl::IsAborted(closed)) << closed;
-  // What cannot be written makes the process end, and the next one reads what is there.
-  if (!complete && !self->stopping_) self->Stop(job->end.reason);
+  // A disk that fails at the very end makes the process end with an error, as at any other time:
+  // the next one finds that nothing is left to do, and closes the run.
+  job->job->complete = complete && closed.ok();
+  if (!job->job->complete && !self->stopping_) {
+    self->Stop(complete ? std::string(closed.message()) : job->end.reason);
+  }
 }
 
 Task<void> SimCoordinator::Run() {
