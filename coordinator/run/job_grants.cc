@@ -152,15 +152,16 @@ void JobRunner::OnHello(WorkerKey worker, const WorkerName& name,
                         const std::vector<v1::HeldBatch>& held) {
   if (ended_.is_set()) return;
   names_[worker] = name;
-  absl::flat_hash_set<BatchId> holds;
+  absl::flat_hash_set<std::pair<BatchId, Epoch>> holds;
   for (const v1::HeldBatch& batch : held) {
-    holds.insert(BatchId(batch.batch_id()));
+    holds.emplace(BatchId(batch.batch_id()), Epoch(batch.epoch()));
     if (!Renew(worker, batch)) Adopt(worker, batch);
   }
   leases_.HoldsNoLost(worker);
   // What was on its way when the last session broke has not come.
   for (BatchId batch : leases_.OfWorker(worker)) {
-    if (!holds.contains(batch)) EndLease(batch, Epoch(leases_.Find(batch)->grant.epoch()));
+    const Epoch epoch(leases_.Find(batch)->grant.epoch());
+    if (!holds.contains({batch, epoch})) EndLease(batch, epoch);
   }
   // A worker that started again under its name has lost what the earlier process held.
   for (auto it = awaited_.begin(); it != awaited_.end();) {
