@@ -26,8 +26,8 @@ constexpr int64_t kCallsPerHedge = 100;
 
 // Two attempts of one item, the second begun late or never.
 struct ItemLoop::Race {
-  Race(Reactor* reactor, Progress* p, StopToken call)
-      : progress(p), changed(reactor), first_stop(call), second_stop(call), second_wait(call) {}
+  Race(Reactor* reactor, Progress* p, StopToken start, StopToken call)
+      : progress(p), changed(reactor), first_stop(call), second_stop(call), second_wait(start) {}
 
   struct Leg {
     Attempt attempt;
@@ -42,7 +42,7 @@ struct ItemLoop::Race {
   Event changed;  // a leg has ended
   StopSource first_stop;
   StopSource second_stop;
-  StopSource second_wait;  // for the quota: ends with the first call
+  StopSource second_wait;  // to start: ends with the first call
 };
 
 bool ItemLoop::MayHedge(const Progress& progress) const {
@@ -65,8 +65,8 @@ Task<void> ItemLoop::RunLeg(ItemLoop* self, Race* race, size_t index) {
   race->changed.Set();
 }
 
-Task<void> ItemLoop::MakeHedgedAttempt(Progress* progress, StopToken call) {
-  Race race(reactor_, progress, call);
+Task<void> ItemLoop::MakeHedgedAttempt(Progress* progress, StopToken start, StopToken call) {
+  Race race(reactor_, progress, start, call);
   TaskScope scope(reactor_, StopToken());
   Race::Leg& first = race.legs[0];
   Race::Leg& second = race.legs[1];
@@ -83,7 +83,7 @@ Task<void> ItemLoop::MakeHedgedAttempt(Progress* progress, StopToken call) {
   // A second call takes its turn at the gate and waits for the quota like any other, while the
   // first call lasts.
   bool permitted = false;
-  if (!first.ended && !call.stopped() && MayHedge(*progress)) {
+  if (!first.ended && !start.stopped() && MayHedge(*progress)) {
     permitted = co_await gate_->permits().Acquire(race.second_wait.token());
   }
   if (permitted) {

@@ -78,7 +78,7 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
       co_return Interrupted(&progress, start.reason());
     }
     if (MayHedge(progress)) {
-      co_await MakeHedgedAttempt(&progress, call);
+      co_await MakeHedgedAttempt(&progress, start, call);
     } else {
       co_await MakeAttempt(&progress, call);
     }

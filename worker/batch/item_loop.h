@@ -140,7 +140,7 @@ class ItemLoop {
   // item_hedge.cc: the attempt, and a second one beside it when it lasts far too long.
   bool MayHedge(const Progress& progress) const;
   absl::Duration HedgeDelay() const;
-  Task<void> MakeHedgedAttempt(Progress* progress, StopToken call);
+  Task<void> MakeHedgedAttempt(Progress* progress, StopToken start, StopToken call);
   struct Race;
   static Task<void> RunLeg(ItemLoop* self, Race* race, size_t leg);
   ItemOutcome Interrupted(Progress* progress, StopReason reason);
