@@ -281,6 +281,7 @@ void Coordinator::OnBeat(WorkerSession* session, const v1::Beat& beat) {
   v1::CoordinatorMessage renewals;
   v1::Renew* renew = renewals.mutable_renew();
   renew->set_ttl_ms(Millis(options_.lease));
+  renew->set_beat(beat.seq());
   for (const v1::HeldBatch& held : beat.held()) {
     JobRunner* job = FindJob(held.job_id());
     if (job != nullptr && job->Renew(worker->key, held)) {

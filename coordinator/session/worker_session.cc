@@ -163,6 +163,7 @@ void WorkerSession::SendGrant(v1::Grant grant) {
   Credits& credits = credits_[{grant.job_id(), grant.model()}];
   credits.granted += static_cast<uint64_t>(grant.items_size());
   credits.last_grant = reactor_->Now();
+  grant.set_beat(std::max<uint64_t>(last_beat_.seq(), 1));
   v1::CoordinatorMessage message;
   *message.mutable_grant() = std::move(grant);
   Send(std::move(message));

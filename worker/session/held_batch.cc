@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/outcome/result_line.h"
 
@@ -32,8 +33,8 @@ int64_t Micros(absl::Duration duration) { return duration / absl::Microseconds(1
 
 }  // namespace
 
-HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
-                     Gate* gate, Random* random, StopToken kill, Hooks hooks)
+HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, MonoTime lease_end, const v1::JobSpec& job,
+                     ModelRuntime* model, Gate* gate, Random* random, StopToken kill, Hooks hooks)
     : reactor_(reactor),
       grant_(std::move(grant)),
       run_key_(job.run_key()),
@@ -46,20 +47,25 @@ HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, 
   done_.set_batch_id(grant_.batch_id());
   done_.set_epoch(grant_.epoch());
   done_.set_job_id(grant_.job_id());
-  if (grant_.ttl_ms() > 0) Renew(absl::Milliseconds(grant_.ttl_ms()));
+  Renew(lease_end);
 }
 
 HeldBatch::~HeldBatch() { reactor_->Cancel(&lease_timer_); }
 
-void HeldBatch::Renew(absl::Duration ttl) {
+void HeldBatch::Renew(MonoTime lease_end) {
+  // What answers an older beat may come later.
+  if (lease_timer_.armed() && lease_end <= lease_end_) return;
+  lease_end_ = lease_end;
   reactor_->Cancel(&lease_timer_);
+  if (lease_end == MonoTime::Max()) return;
+  if (lease_end <= reactor_->Now()) return LoseLease();
   reactor_->Arm(
-      &lease_timer_, reactor_->Now() + ttl,
-      [](void* self) {
-        static_cast<HeldBatch*>(self)->Drain(
-            {StopCode::kLeaseLost, "nothing was heard from the coordinator for a whole lease"});
-      },
+      &lease_timer_, lease_end, [](void* self) { static_cast<HeldBatch*>(self)->LoseLease(); },
       this);
+}
+
+void HeldBatch::LoseLease() {
+  Drain({StopCode::kLeaseLost, "nothing was heard from the coordinator for a whole lease"});
 }
 
 v1::ReturnedItems HeldBatch::GiveBack(size_t count) {
@@ -108,6 +114,18 @@ void HeldBatch::Cancel(const v1::Cancel& cancel) {
     for (uint64_t item : cancel.items()) {
       if (grant_.items(i).item() == item) scope_.CancelItem(static_cast<size_t>(i), reason);
     }
+  }
+}
+
+void HeldBatch::TakeUp(const v1::Grant& grant, MonoTime lease_end) {
+  grant_.set_epoch(grant.epoch());
+  done_.set_epoch(grant.epoch());
+  Renew(lease_end);
+  absl::flat_hash_set<uint64_t> leased;
+  for (const v1::Item& item : grant.items()) leased.insert(item.item());
+  for (int i = 0; i < grant_.items_size(); ++i) {
+    if (leased.contains(grant_.items(i).item())) continue;
+    scope_.CancelItem(static_cast<size_t>(i), {StopCode::kLeaseLost, "another worker has it"});
   }
 }
 

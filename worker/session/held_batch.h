@@ -32,8 +32,8 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   };
 
   // `model`, `gate`, `random` and the hooks outlive it.
-  HeldBatch(Reactor* reactor, v1::Grant grant, const v1::JobSpec& job, ModelRuntime* model,
-            Gate* gate, Random* random, StopToken kill, Hooks hooks);
+  HeldBatch(Reactor* reactor, v1::Grant grant, MonoTime lease_end, const v1::JobSpec& job,
+            ModelRuntime* model, Gate* gate, Random* random, StopToken kill, Hooks hooks);
   ~HeldBatch() override;
 
   // Runs every item; results go to the outbox as they end.
@@ -45,11 +45,14 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   void Cancel(const v1::Cancel& cancel);
   void CancelAll(StopReason reason) { scope_.Cancel(std::move(reason)); }
   void Drain(StopReason reason) { scope_.Drain(std::move(reason)); }
+  // Its lease has come back under a newer epoch, `grant`: it goes on under that one. What is not in
+  // it any more is cancelled.
+  void TakeUp(const v1::Grant& grant, MonoTime lease_end);
   // Up to `count` items that were not started leave the batch.
   v1::ReturnedItems GiveBack(size_t count);
-  // The lease lasts for `ttl` from now. When it is over nothing more starts, because the batch may
-  // have gone to another worker; calls under way may end, because they are paid for.
-  void Renew(absl::Duration ttl);
+  // The lease lasts until then, if not longer. When it is over nothing more starts, because the
+  // batch may have gone to another worker; calls under way may end, because they are paid for.
+  void Renew(MonoTime lease_end);
 
   BatchId id() const { return BatchId(grant_.batch_id()); }
   Epoch epoch() const { return Epoch(grant_.epoch()); }
@@ -62,14 +65,16 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   Task<bool> Ready(StopToken stop) override;
   Task<ItemOutcome> Run(size_t index, StopToken start, StopToken call) override;
   void OnOutcome(size_t index, ItemOutcome outcome) override;
+  void LoseLease();
 
   Reactor* const reactor_;
-  const v1::Grant grant_;
+  v1::Grant grant_;  // the first one, under the newest epoch
   const std::string run_key_;
   ModelRuntime* const model_;
   const Hooks hooks_;
   v1::BatchDone done_;
   std::vector<bool> ended_;  // items whose result is in the outbox, or that were given back
+  MonoTime lease_end_;
   Timer lease_timer_;
   ItemLoop loop_;
   const BatchScopeOptions options_;

@@ -111,6 +111,7 @@ v1::Hello Worker::MakeHello() const {
 Task<absl::Status> Worker::Handshake(Session* session) {
   v1::WorkerMessage hello;
   *hello.mutable_hello() = MakeHello();
+  CountBeat(session);
   const bool sent = co_await session->stream->Write(std::move(hello));
   if (!sent) {
     const absl::Status& status = session->stream->status();
@@ -183,16 +184,20 @@ void Worker::OnMessage(Session* session, v1::CoordinatorMessage message) {
     case v1::CoordinatorMessage::kJob:
       OnJob(message.job());
       break;
-    case v1::CoordinatorMessage::kGrant:
-      OnGrant(std::move(*message.mutable_grant()));
+    case v1::CoordinatorMessage::kGrant: {
+      const MonoTime lease_end =
+          LeaseEnd(*session, message.grant().beat(), message.grant().ttl_ms());
+      OnGrant(std::move(*message.mutable_grant()), lease_end);
       break;
+    }
     case v1::CoordinatorMessage::kAck:
       outbox_.Ack(message.ack().chunk_seq());
       session->last_progress = reactor_->Now();
       if (!outbox_.over_budget()) budget_.Set();
       break;
     case v1::CoordinatorMessage::kRenew:
-      OnRenew(message.renew());
+      OnRenew(message.renew(),
+              LeaseEnd(*session, message.renew().beat(), message.renew().ttl_ms()));
       break;
     case v1::CoordinatorMessage::kCancel:
       OnCancel(message.cancel());
@@ -289,7 +294,7 @@ Task<void> Worker::BeatLoop(Session* session) {
     }
     UpdateRates(interval);
     ResendIfStuck(*session);
-    session->beat = MakeBeat();
+    session->beat = MakeBeat(session);
     UpdateWants();
     // Credits go with every beat: one that was lost is made up for.
     session->want_dirty = true;
@@ -320,8 +325,29 @@ void Worker::ResendIfStuck(const Session& session) {
   outbox_.Rewind();
 }
 
-v1::Beat Worker::MakeBeat() const {
+void Worker::CountBeat(Session* session) const {
+  std::deque<std::pair<uint64_t, MonoTime>>& times = session->beat_times;
+  const absl::Duration lease = absl::Milliseconds(session->welcome.lease_ms());
+  const MonoTime now = reactor_->Now();
+  times.emplace_back(times.empty() ? 1 : times.back().first + 1, now);
+  // The last one is kept, so that the next has its number.
+  while (times.size() > 1 && now - times.front().second > lease) times.pop_front();
+}
+
+MonoTime Worker::LeaseEnd(const Session& session, uint64_t beat, uint32_t ttl_ms) const {
+  if (ttl_ms == 0) return MonoTime::Max();
+  const absl::Duration ttl = absl::Milliseconds(ttl_ms);
+  if (beat == 0) return reactor_->Now() + ttl;
+  for (const auto& [seq, time] : session.beat_times) {
+    if (seq == beat) return time + ttl;
+  }
+  return MonoTime();  // so old that the lease is over
+}
+
+v1::Beat Worker::MakeBeat(Session* session) const {
+  CountBeat(session);
   v1::Beat beat;
+  beat.set_seq(session->beat_times.back().first);
   for (const auto& [key, batch] : batches_) *beat.add_held() = batch->ToHeld(/*with_items=*/false);
   beat.set_in_flight(static_cast<uint32_t>(gate_.on_the_wire));
   beat.set_gate_waiting(static_cast<uint32_t>(gate_.permits().waiting()));

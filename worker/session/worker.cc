@@ -183,6 +183,8 @@ Task<void> Worker::RetireJob(Worker* self, uint64_t job_id) {
   }
   std::unique_ptr<Job> job = std::move(self->jobs_[job_id]);
   self->jobs_.erase(job_id);
+  self->seen_.erase(self->seen_.lower_bound({{job_id, BatchId(0)}, 0}),
+                    self->seen_.lower_bound({{job_id + 1, BatchId(0)}, 0}));
   self->SizeGate();
   for (const auto& [name, pool] : job->pools) co_await pool->Shutdown();
   if (job->store != nullptr) co_await job->store->Stop();
@@ -245,8 +247,10 @@ absl::StatusOr<http::Engine*> Worker::ClientFor(const v1::ModelSpec& model) {
   return it->second.get();
 }
 
-void Worker::OnGrant(v1::Grant grant) {
+void Worker::OnGrant(v1::Grant grant, MonoTime lease_end) {
   const BatchKey key(grant.job_id(), BatchId(grant.batch_id()));
+  const bool fresh = seen_.insert({key, grant.epoch()}).second;
+  if (!fresh) return;  // it came twice
   auto found = jobs_.find(grant.job_id());
   if (found == jobs_.end() || found->second->retiring ||
       grant.model() >= found->second->models.size()) {
@@ -259,12 +263,13 @@ void Worker::OnGrant(v1::Grant grant) {
   }
   Job* job = found->second.get();
   ModelRuntime* model = job->models[grant.model()].get();
-  const bool fresh = job->seen.emplace(grant.batch_id(), grant.epoch()).second;
-  if (!fresh) return;  // it came twice
-  // Under a new epoch while the old one still runs here: the old one is cancelled with the next
-  // beat, and the new one expires unheld.
-  if (batches_.contains(key)) return;
   model->flow.granted += grant.items_size();
+  auto old = batches_.find(key);
+  if (old != batches_.end()) {
+    // Others had it meanwhile and lost it too, or this worker was away for long.
+    if (Epoch(grant.epoch()) > old->second->epoch()) old->second->TakeUp(grant, lease_end);
+    return;
+  }
   model->flow.held += grant.items_size();
   HeldBatch::Hooks hooks;
   hooks.worker = options_.id;
@@ -274,8 +279,8 @@ void Worker::OnGrant(v1::Grant grant) {
   hooks.on_item_finished = [](void* self, ModelRuntime* m) {
     static_cast<Worker*>(self)->OnItemFinished(m);
   };
-  auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), job->spec, model, &gate_,
-                                           &random_, kill_.token(), hooks);
+  auto batch = std::make_unique<HeldBatch>(reactor_, std::move(grant), lease_end, job->spec, model,
+                                           &gate_, &random_, kill_.token(), hooks);
   HeldBatch* const held = batch.get();
   batches_[key] = std::move(batch);
   scope_.Spawn(RunBatch(this, held));
@@ -323,10 +328,10 @@ void Worker::OnCancel(const v1::Cancel& cancel) {
   if (batch != nullptr) batch->Cancel(cancel);
 }
 
-void Worker::OnRenew(const v1::Renew& renew) {
+void Worker::OnRenew(const v1::Renew& renew, MonoTime lease_end) {
   for (const v1::HeldBatch& held : renew.held()) {
     HeldBatch* batch = FindBatch(held.job_id(), held.batch_id(), held.epoch());
-    if (batch != nullptr) batch->Renew(absl::Milliseconds(renew.ttl_ms()));
+    if (batch != nullptr) batch->Renew(lease_end);
   }
 }
 

@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -117,7 +119,9 @@ class Worker {
   Task<void> SayBye(Session* session);
   void OnMessage(Session* session, v1::CoordinatorMessage message);
   void OnDrain(const v1::Drain& drain);
-  v1::Beat MakeBeat() const;
+  v1::Beat MakeBeat(Session* session) const;
+  void CountBeat(Session* session) const;
+  MonoTime LeaseEnd(const Session& session, uint64_t beat, uint32_t ttl_ms) const;
   void AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const;
   void ResendIfStuck(const Session& session);
   void UpdateRates(absl::Duration interval);
@@ -128,9 +132,9 @@ class Worker {
   void OnJob(const v1::JobSpec& spec);
   void OnJobDone(uint64_t job_id);
   static Task<void> RetireJob(Worker* self, uint64_t job_id);
-  void OnGrant(v1::Grant grant);
+  void OnGrant(v1::Grant grant, MonoTime lease_end);
   void OnCancel(const v1::Cancel& cancel);
-  void OnRenew(const v1::Renew& renew);
+  void OnRenew(const v1::Renew& renew, MonoTime lease_end);
   void OnGiveBack(const v1::GiveBack& give_back);
   void OnSharers(const v1::Sharers& sharers);
   static Task<void> SharePools(Worker* self, uint64_t job_id);
@@ -158,6 +162,8 @@ class Worker {
   std::map<std::string, std::unique_ptr<http::Engine>> clients_;  // by endpoint and CA file
   absl::flat_hash_map<uint64_t, std::unique_ptr<Job>> jobs_;
   std::map<BatchKey, std::unique_ptr<HeldBatch>> batches_;
+  // Leases that came, so that a repeated grant is not run again: batch and epoch.
+  std::set<std::pair<BatchKey, uint32_t>> seen_;
 
   int64_t finished_items_ = 0;
   int64_t sharers_ = 1;  // workers among which pools in memory are divided

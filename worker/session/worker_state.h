@@ -2,10 +2,10 @@
 #ifndef HEADRACE_WORKER_SESSION_WORKER_STATE_H_
 #define HEADRACE_WORKER_SESSION_WORKER_STATE_H_
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +19,6 @@ struct Worker::Job {
   std::unique_ptr<quota::PoolStore> store;
   std::map<std::string, std::unique_ptr<quota::Admission>> pools;
   std::vector<std::unique_ptr<ModelRuntime>> models;
-  // Leases that came, so that a repeated grant is not run again: batch and epoch.
-  std::set<std::pair<uint64_t, uint32_t>> seen;
   bool shared_pools = false;  // with the other workers, by other means than dividing them
   bool draining = false;  // by the coordinator's word, for this session: no more items are wanted
   bool retiring = false;  // the job is over; it goes when its batches have ended
@@ -51,6 +49,8 @@ struct Worker::Session {
   bool ending = false;     // the worker may go
   MonoTime last_progress;  // when a chunk was last acknowledged, or nothing was left to be
   MonoTime last_heard;     // anything of the coordinator
+  // When the hello and the beats were made: leases run from there. Those of the last lease.
+  std::deque<std::pair<uint64_t, MonoTime>> beat_times;
   TaskScope scope;
   StopToken drain_token;
   StopSource broken;     // the session is of no use any more
