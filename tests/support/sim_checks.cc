@@ -90,13 +90,18 @@ void SimChecks::OnCall(int process, const std::string& key) {
   ASSERT_TRUE(absl::SimpleAtoi(key.substr(3, dash - 3), &item.job) &&
               absl::SimpleAtoi(key.substr(dash + 1), &item.item))
       << key;
+  const MonoTime now = reactor_->Now();
   std::string ended;
   for (const auto& [lease, right] : processes_[process].may[item]) {
+    const MonoTime lease_end = processes_[process].lease_ends[lease];
     // What was admitted in the turn of the cancel may still go out.
-    if (reactor_->Now() <= right.until) return;
-    absl::StrAppend(&ended, "; that of batch ", lease.batch, " epoch ", lease.epoch, " was ended ",
-                    absl::FormatDuration(reactor_->Now() - right.until), " ago by ",
-                    right.ended_by);
+    if (now <= right.until && now <= lease_end) return;
+    absl::StrAppend(&ended, "; that of batch ", lease.batch, " epoch ", lease.epoch, " was ended ");
+    if (now > right.until) {
+      absl::StrAppend(&ended, absl::FormatDuration(now - right.until), " ago by ", right.ended_by);
+    } else {
+      absl::StrAppend(&ended, absl::FormatDuration(now - lease_end), " ago by time");
+    }
   }
   ADD_FAILURE() << "worker process " << process << " calls " << key << " and holds no lease of it"
                 << ended;
@@ -115,6 +120,15 @@ void SimChecks::OnSent(SimStreamId stream, const v1::WorkerMessage& message) {
   EXPECT_LE(seq, process.last_chunk + 1) << "a chunk was left out";
   if (seq != process.last_chunk + 1) return;  // again
   process.last_chunk = seq;
+  for (const v1::BatchDone& done : results.done()) {
+    Revoke(&process, {done.job_id(), done.batch_id(), done.epoch()}, std::vector<uint64_t>(),
+           "its end");
+  }
+  for (const v1::ReturnedItems& returned : results.returned()) {
+    if (returned.items().empty()) continue;
+    Revoke(&process, {returned.job_id(), returned.batch_id(), returned.epoch()}, returned.items(),
+           "being given back");
+  }
   std::vector<JobItem>& items = process.chunks[seq];
   for (const v1::ItemResult& result : results.results()) {
     if (result.error_class() == 0) items.push_back({result.job_id(), result.item()});
@@ -122,8 +136,17 @@ void SimChecks::OnSent(SimStreamId stream, const v1::WorkerMessage& message) {
 }
 
 void SimChecks::OnSent(SimStreamId stream, const v1::CoordinatorMessage& message) {
-  if (message.has_grant()) OnGrantSent(stream, message.grant());
-  if (message.has_ack()) OnAck(&processes_[stream.process], message.ack().chunk_seq());
+  Process& process = processes_[stream.process];
+  const MonoTime now = reactor_->Now();
+  if (message.has_grant()) {
+    const v1::Grant& grant = message.grant();
+    OnGrantSent(stream, grant);
+    process.lease_ends[{grant.job_id(), grant.batch_id(), grant.epoch()}] = now + lease_;
+  }
+  for (const v1::HeldBatch& held : message.renew().held()) {
+    process.lease_ends[{held.job_id(), held.batch_id(), held.epoch()}] = now + lease_;
+  }
+  if (message.has_ack()) OnAck(&process, message.ack().chunk_seq());
 }
 
 void SimChecks::OnAck(Process* process, uint64_t seq) {
@@ -171,14 +194,18 @@ void SimChecks::OnGrantDelivered(Process* process, const v1::Grant& grant) {
 }
 
 void SimChecks::Revoke(Process* process, const v1::Cancel& cancel) {
-  const LeaseName name{cancel.job_id(), cancel.batch_id(), cancel.epoch()};
+  Revoke(process, {cancel.job_id(), cancel.batch_id(), cancel.epoch()}, cancel.items(),
+         cancel.items().empty() ? "a cancel of the batch" : "a cancel of the item");
+}
+
+template <typename Items>
+void SimChecks::Revoke(Process* process, const LeaseName& name, const Items& items,
+                       const char* ended_by) {
   for (auto& [item, leases] : process->may) {
-    const auto& items = cancel.items();
     const bool meant =
         items.empty() || std::find(items.begin(), items.end(), item.item) != items.end();
     auto it = leases.find(name);
-    if (!meant || it == leases.end()) continue;
-    End(&it->second, items.empty() ? "a cancel of the batch" : "a cancel of the item");
+    if (meant && it != leases.end()) End(&it->second, ended_by);
   }
 }
 

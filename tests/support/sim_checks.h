@@ -35,7 +35,13 @@ class SimChecks final : public SimNetwork::Observer {
   // Each line is valid and no item has two; fails the test otherwise.
   static RunLines ReadLines(const FaultDisk& disk, const std::string& dir);
 
-  // A call is about to be made: the worker must hold a lease of the item that was not taken away.
+  // A call is about to be made. A worker may make it under a lease of the item
+  //   - of which it was not told that it is over (Cancel, Drain, JobDone),
+  //   - which it has not given back itself, and
+  //   - which is not over by time: no call is made later than a lease after the coordinator sent
+  //     the grant or its newest renewal, because from then on another worker may have the batch.
+  // Until it is told, or its time is up, a worker goes on with a lease that the coordinator has
+  // ended: that is no breach.
   void OnCall(int process, const std::string& key);
   // A coordinator has just opened the run directory of `job` and found `lines` and `state`:
   // everything that was ever acknowledged is there, what was there stays as it was, and the state
@@ -78,6 +84,7 @@ class SimChecks final : public SimNetwork::Observer {
     uint64_t last_chunk = 0;
     int64_t acked = 0;
     std::set<LeaseName> leases;                         // that ever came
+    std::map<LeaseName, MonoTime> lease_ends;           // as the coordinator last said
     std::map<JobItem, std::map<LeaseName, Right>> may;  // call the item
   };
   // Credits of a model in one stream.
@@ -95,6 +102,9 @@ class SimChecks final : public SimNetwork::Observer {
   void OnGrantDelivered(Process* process, const v1::Grant& grant);
   void OnAck(Process* process, uint64_t seq);
   void Revoke(Process* process, const v1::Cancel& cancel);
+  // Ends the right to these items of the lease, or to all when there are none.
+  template <typename Items>
+  void Revoke(Process* process, const LeaseName& name, const Items& items, const char* ended_by);
   void End(Right* right, const char* ended_by);
 
   Reactor* const reactor_;

@@ -248,7 +248,9 @@ Task<void> SimCluster::RunWorker(SimCluster* self, SimWorker* worker) {
   EXPECT_EQ(worker->worker().stats().permits_in_use, 0);
   EXPECT_EQ(worker->worker().stats().in_flight, 0);
   EXPECT_EQ(worker->worker().stats().held_items, 0);
-  self->at_risk_ += worker->paid() - self->checks_.acked_results(worker->process());
+  const int64_t left = worker->paid() - self->checks_.acked_results(worker->process());
+  self->at_risk_ += left;
+  if (worker->draining() && !worker->killed() && !worker->status().ok()) self->undelivered_ += left;
   // Who left by its own will stays away; who died is started again.
   if (worker->status().ok() && !worker->killed()) co_return;
   if (self->options_.worker_restart == absl::InfiniteDuration()) co_return;

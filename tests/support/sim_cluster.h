@@ -100,6 +100,9 @@ class SimCluster {
   const RunLines& lines(size_t job = 0) { return final_lines_[job]; }
   // Answers for an item over the first one.
   int64_t paid_twice() const;
+  // Answers of workers that were told to end and could not deliver them within their grace period,
+  // because no coordinator was there or its disk was full for so long: these run again.
+  int64_t undelivered() const { return undelivered_; }
 
   VirtualReactor& reactor() { return reactor_; }
   Random& random() { return random_; }
@@ -139,6 +142,7 @@ class SimCluster {
   // Answers that may be paid for a second time: those that nobody acknowledged to a process that
   // is gone, and the items of leases that were lost.
   int64_t at_risk_ = 0;
+  int64_t undelivered_ = 0;
   int64_t left_leased_ = 0;  // by the coordinator before
   FaultDisk::Survivors survivors_ = FaultDisk::Survivors::kNone;
   int machine_crashes_ = 0;

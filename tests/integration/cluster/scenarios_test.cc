@@ -210,6 +210,45 @@ TEST(ClusterScenario, AnItemThatKillsItsWorkersGetsItsOwnOutcome) {
   EXPECT_LE(c.provider().calls_by_key[SimChecks::Key(1, 7)], 8);
 }
 
+// Calls take 15 s. The batch goes from a to b and, when b is lost too, to a again: by the stream of
+// its return, or first by one that is dead and not known to be.
+Task<void> ThereAndBack(SimCluster* c, bool known_to_be_away) {
+  c->StartCoordinator();
+  const int a = c->StartWorker("a");
+  co_await c->Wait(absl::Seconds(1));
+  if (known_to_be_away) c->network().Break(a, absl::ZeroDuration(), absl::ZeroDuration());
+  c->worker(a).Freeze(absl::Seconds(12), /*calls=*/false);
+  const int b = c->StartWorker("b");
+  auto moved = [c] { return c->provider().calls == 2; };
+  const bool called = co_await c->WaitFor(moved, absl::Seconds(8));
+  EXPECT_TRUE(called) << "the second worker did not get the batch";
+  c->worker(b).Kill(absl::ZeroDuration());
+}
+
+TEST(ClusterScenario, ABatchThatComesBackToItsFirstWorkerGoesOnWithTheCallUnderWay) {
+  SimClusterOptions options = Steady();
+  options.rows = 1;
+  options.weather.latency = {absl::Seconds(15), absl::Seconds(15)};
+  SimCluster c(options);
+  c.Run(ThereAndBack(&c, /*known_to_be_away=*/true));
+  ExpectAllOk(&c);
+  EXPECT_EQ(Totals(&c).lost_batches, 2);
+  EXPECT_EQ(c.provider().calls, 2) << "the call that was under way was given up";
+  EXPECT_EQ(c.paid_twice(), 0);
+}
+
+TEST(ClusterScenario, AGrantThatWasLostWithItsStreamIsNoLostWorker) {
+  SimClusterOptions options = Steady();
+  options.rows = 1;
+  options.weather.latency = {absl::Seconds(15), absl::Seconds(15)};
+  SimCluster c(options);
+  c.Run(ThereAndBack(&c, /*known_to_be_away=*/false));
+  // A third loss would make it poison.
+  ExpectAllOk(&c);
+  EXPECT_EQ(Totals(&c).lost_batches, 2);
+  EXPECT_EQ(c.paid_twice(), 0);
+}
+
 // ---------------------------------------------------------------------------------------------
 // Streams and messages
 
@@ -344,6 +383,32 @@ TEST(ClusterScenario, AGrantThatComesTwiceIsRunOnce) {
   c.Run(RepeatGrants(&c));
   ExpectAllOk(&c);
   EXPECT_EQ(c.provider().calls, 30);
+}
+
+// The answers to beats are on their way for almost a lease, and those to the coordinator are lost.
+Task<void> LateRenewals(SimCluster* c) {
+  c->StartCoordinator();
+  const int a = c->StartWorker("a");
+  co_await c->Wait(absl::Seconds(2));
+  c->network().set_to_coordinator([a](int process, const v1::WorkerMessage&) {
+    return process == a ? Verdict::kLose : Verdict::kDeliver;
+  });
+  c->worker(a).Freeze(absl::Milliseconds(4500), /*calls=*/false);
+  c->StartWorker("b");
+  co_await c->Wait(absl::Seconds(12));
+  c->network().set_to_coordinator(nullptr);
+}
+
+TEST(ClusterScenario, ARenewalThatComesLateExtendsNoLease) {
+  // SimChecks watches that a starts nothing after its lease.
+  SimClusterOptions options = Steady();
+  options.rows = 60;
+  options.batch_size = 20;
+  options.worker_in_flight = 2;
+  SimCluster c(options);
+  c.Run(LateRenewals(&c));
+  ExpectAllOk(&c);
+  EXPECT_GT(Totals(&c).lost_batches, 0);
 }
 
 }  // namespace
