@@ -10,9 +10,12 @@ find_package(mimalloc REQUIRED)
 find_package(ZLIB REQUIRED)
 
 # Under ASan, absl from 2023 on lays out hash tables otherwise than the distribution's library has
-# them (generations, for stale iterators): a crash at the first table. Its name for "do not".
+# them (generations, for stale iterators): a crash at the first table. Its name for "do not". The
+# source goes into every program.
+set(HEADRACE_SANITIZER_SOURCES)
 if(absl_VERSION VERSION_GREATER_EQUAL 20230101 AND HEADRACE_SANITIZE MATCHES "address")
   add_compile_definitions(NDEBUG_SANITIZER)
+  set(HEADRACE_SANITIZER_SOURCES ${PROJECT_SOURCE_DIR}/cmake/asan_options.cc)
 endif()
 
 pkg_check_modules(PROTOBUF REQUIRED IMPORTED_TARGET protobuf)
