@@ -84,6 +84,22 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
       ->type_name("FILE");
   AddCount(command, "--tpm", &options->tpm, "Quota: tokens per minute and account; 0: none");
   AddCount(command, "--rpm", &options->rpm, "Quota: requests per minute and account; 0: none");
+  AddCount(command, "--input-tpm", &options->input_tpm, "Quota of input tokens, likewise");
+  AddCount(command, "--output-tpm", &options->output_tpm, "Quota of output tokens, likewise");
+  AddParsed(
+      command, "--quota",
+      [options](const std::string& text) { return simulator::ParseMechanics(text, options); },
+      "How quotas are counted: bucket, sliding, ramp, or windows of 60s, 10s, 1s")
+      ->type_name("MECHANICS");
+  AddParsed(
+      command, "--charge",
+      [options](const std::string& text) { return simulator::ParseCharging(text, options); },
+      "What a call costs in tokens: larger (of prompt and max_tokens), estimate (then the usage), "
+      "usage")
+      ->type_name("RULE");
+  command->add_flag_callback(
+      "--no-quota-headers", [options] { options->quota_headers = false; },
+      "Answers do not say what is left");
   AddDuration(command, "--latency", &options->latency, "Time to the head of a response (median)");
   AddDuration(command, "--chunk-interval", &options->chunk_interval, "Time between stream events");
   AddParsed(

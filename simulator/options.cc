@@ -55,6 +55,12 @@ std::vector<LimitSpec> AllLimits(const SimulatorOptions& options) {
   spec.kind = LimitKind::kTokens;
   spec.limit = options.tpm;
   if (options.tpm > 0) limits.push_back(spec);
+  spec.kind = LimitKind::kInputTokens;
+  spec.limit = options.input_tpm;
+  if (options.input_tpm > 0) limits.push_back(spec);
+  spec.kind = LimitKind::kOutputTokens;
+  spec.limit = options.output_tpm;
+  if (options.output_tpm > 0) limits.push_back(spec);
   limits.insert(limits.end(), options.limits.begin(), options.limits.end());
   if (options.random_window_offset) {
     Random random(options.seed ^ 0x0ff5e7);
@@ -87,11 +93,26 @@ absl::Status ParseMechanics(absl::string_view text, SimulatorOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status ParseCharging(absl::string_view text, SimulatorOptions* options) {
+  if (text == "larger") {
+    options->charging = Charging::kReserveMax;
+  } else if (text == "estimate") {
+    options->charging = Charging::kEstimateThenActual;
+  } else if (text == "usage") {
+    options->charging = Charging::kActual;
+  } else {
+    return Bad(absl::StrCat("\"", text, "\" is none of larger, estimate, usage"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateOptions(const SimulatorOptions& options) {
   HR_RETURN_IF_ERROR(CheckPorts(options));
   HR_RETURN_IF_ERROR(CheckAnswers(options));
   if (options.tpm < 0) return Bad("tpm must not be negative");
   if (options.rpm < 0) return Bad("rpm must not be negative");
+  if (options.input_tpm < 0) return Bad("input-tpm must not be negative");
+  if (options.output_tpm < 0) return Bad("output-tpm must not be negative");
   if (options.mechanics == Mechanics::kGauge) {
     return Bad("a gauge meters requests in flight only, not tpm or rpm");
   }

@@ -29,16 +29,19 @@ struct SimulatorOptions {
   std::string key_file;     // PEM; set together with cert_file
   std::string ca_out_file;  // where to write the CA of a certificate made in memory; empty: nowhere
 
-  // Quota of each account (each key is one). tpm and rpm are short for LimitSpecs with the
+  // Quota of each account (each key is one). These four are short for LimitSpecs with the
   // mechanics below; 0 is no limit.
   int64_t tpm = 0;
   int64_t rpm = 0;
-  Mechanics mechanics = Mechanics::kBucket;            // of tpm and rpm
+  int64_t input_tpm = 0;
+  int64_t output_tpm = 0;
+  Mechanics mechanics = Mechanics::kBucket;            // of these four
   absl::Duration mechanics_period = absl::Minutes(1);  // of their windows
   bool random_window_offset = true;  // windows start at an offset drawn from the seed
   std::vector<LimitSpec> limits;     // more dimensions
   Charging charging = Charging::kReserveMax;
-  bool count_failed = true;  // rejected and failed requests count as requests
+  bool count_failed = true;   // rejected and failed requests count as requests
+  bool quota_headers = true;  // answers say what is left
 
   // Time from the request's end to the response's head: the median, and the spread of a log-normal
   // (0: always the median), cut at 20 times the median.
@@ -74,6 +77,9 @@ absl::Status ValidateOptions(const SimulatorOptions& options);
 // Sets mechanics and mechanics_period from "bucket", "sliding", "ramp", or the width of a fixed
 // window: "60s", "10s", "1s". InvalidArgument that lists these.
 absl::Status ParseMechanics(absl::string_view text, SimulatorOptions* options);
+
+// Sets charging from "larger", "estimate" or "usage". InvalidArgument that lists these.
+absl::Status ParseCharging(absl::string_view text, SimulatorOptions* options);
 
 // The quota dimensions that the options ask for.
 std::vector<LimitSpec> AllLimits(const SimulatorOptions& options);

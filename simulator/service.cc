@@ -265,7 +265,7 @@ void Service::AddStandardHeaders(uint64_t id, bool anthropic, Account* account, 
                                  Plan* plan) {
   plan->headers.emplace_back(anthropic ? "request-id" : "x-request-id",
                              absl::StrCat("req_", absl::Hex(id, absl::kZeroPad12)));
-  if (account != nullptr) {
+  if (account != nullptr && options_.quota_headers) {
     account->AppendHeaders(now, reactor_->WallNow(), anthropic, &plan->headers);
   }
 }
