@@ -27,6 +27,7 @@ struct ChosenCommand {
 // Each adds one subcommand to `app`. `globals` and `chosen` outlive the app.
 void AddRunCommand(CLI::App* app, const GlobalFlags* globals, ChosenCommand* chosen);
 void AddSelftestCommand(CLI::App* app, ChosenCommand* chosen);
+void AddProbeCommand(CLI::App* app, ChosenCommand* chosen);
 void AddSimulateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddValidateCommand(CLI::App* app, ChosenCommand* chosen);
 void AddEstimateCommand(CLI::App* app, ChosenCommand* chosen);

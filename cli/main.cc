@@ -62,6 +62,7 @@ ExitCode Main(int argc, char** argv) {
   AddGlobalFlags(&app, &globals);
   AddRunCommand(&app, &globals, &chosen);
   AddSelftestCommand(&app, &chosen);
+  AddProbeCommand(&app, &chosen);
   AddSimulateCommand(&app, &chosen);
   AddValidateCommand(&app, &chosen);
   AddEstimateCommand(&app, &chosen);
