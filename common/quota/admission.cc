@@ -48,12 +48,12 @@ MonoTime RoundUp(MonoTime time) {
 // A stop leads from each of the first three to kAnswered; what was booked is given back.
 class Admission::Impl : private PoolListener {
  public:
-  Impl(Reactor* reactor, PoolStore* store, std::string pool, uint32_t id_prefix,
+  Impl(Reactor* reactor, PoolStore* store, std::string pool, uint64_t id_seed,
        AdmissionOptions options)
       : reactor_(reactor),
         store_(store),
         pool_(std::move(pool)),
-        next_id_(uint64_t{id_prefix} << 32),
+        next_id_(Random(id_seed)()),
         options_(options),
         random_(next_id_),
         wake_(reactor),
@@ -114,7 +114,7 @@ class Admission::Impl : private PoolListener {
   const std::string pool_;
   uint64_t next_id_;
   const AdmissionOptions options_;
-  Random random_;  // of waits between workers; seeded by the prefix of the ids
+  Random random_;  // of waits between workers; seeded by where the ids begin
 
   WaitingLine line_;
   // Of the question in flight: nullptr, where an attempt was stopped meanwhile, and the ids.
@@ -467,9 +467,9 @@ Task<void> Admission::Impl::Shutdown() {
   co_await scope_.Join();
 }
 
-Admission::Admission(Reactor* reactor, PoolStore* store, std::string pool, uint32_t id_prefix,
+Admission::Admission(Reactor* reactor, PoolStore* store, std::string pool, uint64_t id_seed,
                      AdmissionOptions options)
-    : impl_(std::make_unique<Impl>(reactor, store, std::move(pool), id_prefix, options)) {}
+    : impl_(std::make_unique<Impl>(reactor, store, std::move(pool), id_seed, options)) {}
 
 Admission::~Admission() = default;
 

@@ -37,8 +37,9 @@ struct Ticket {
 
 class Admission {
  public:
-  // `store` and `reactor` outlive it. `id_prefix` makes reservation ids unique across workers.
-  Admission(Reactor* reactor, PoolStore* store, std::string pool, uint32_t id_prefix,
+  // `store` and `reactor` outlive it. Reservation ids count from a place in 64 bits that
+  // `id_seed` gives, so those of workers with different random seeds do not meet.
+  Admission(Reactor* reactor, PoolStore* store, std::string pool, uint64_t id_seed,
             AdmissionOptions options = {});
   ~Admission();
 

@@ -136,6 +136,11 @@ Problem CheckKeySource(const ApiKeySource& source, const std::string& at) {
   return std::nullopt;
 }
 
+Problem CheckWeight(double weight, const std::string& at) {
+  if (weight > 0 && weight <= 1e6) return std::nullopt;
+  return FieldError{at, "must be above 0 and at most 1000000"};
+}
+
 Problem CheckModel(const ModelJob& model, const std::string& at) {
   if (Problem p = CheckName(at + ".name", model.name)) return p;
   if (Problem p = CheckName(at + ".label", model.label)) return p;
@@ -151,9 +156,7 @@ Problem CheckModel(const ModelJob& model, const std::string& at) {
     }
   }
   if (Problem p = CheckKeySource(model.api_key, at + ".api_key")) return p;
-  if (!(model.weight > 0 && model.weight <= 1e6)) {
-    return FieldError{at + ".weight", "must be above 0 and at most 1000000"};
-  }
+  if (Problem p = CheckWeight(model.weight, at + ".weight")) return p;
   if (Problem p = CheckTimeouts(model, at)) return p;
   if (Problem p = CheckPrices(model, at)) return p;
   return CheckHeaders(model, at);
@@ -257,6 +260,7 @@ Problem CheckDataset(const DatasetJob& dataset) {
 }
 
 Problem CheckNumbers(const JobConfig& job) {
+  if (Problem p = CheckWeight(job.job_weight, "job_weight")) return p;
   if (job.dataset.limit < 0) return FieldError{"dataset.limit", "must be 0 (all) or more"};
   if (Problem p = CheckRange("batch.size", job.batch_size, 1, kMaxBatchSize)) return p;
   if (Problem p =

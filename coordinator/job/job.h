@@ -110,6 +110,7 @@ absl::StatusOr<FailureLimit> ParseFailureLimit(absl::string_view text);
 
 struct JobConfig {
   std::string name;
+  double job_weight = 1;  // > 0; among the jobs that share a pool or the workers
   DatasetJob dataset;
   std::vector<PoolJob> pools;
   std::vector<ModelJob> models;

@@ -19,9 +19,9 @@
 namespace headrace {
 namespace {
 
-constexpr absl::string_view kJobKeys[] = {"job",        "dataset",  "pools",         "models",
-                                          "batch",      "retry",    "passes",        "output",
-                                          "max_failed", "max_cost", "max_in_flight", "stragglers"};
+constexpr absl::string_view kJobKeys[] = {
+    "job",    "job_weight", "dataset",    "pools",    "models",        "batch",     "retry",
+    "passes", "output",     "max_failed", "max_cost", "max_in_flight", "stragglers"};
 constexpr absl::string_view kDatasetKeys[] = {"path", "prompt", "system", "expected",
                                               "id",   "limit",  "order",  "api_key"};
 constexpr absl::string_view kPoolKeys[] = {"requests_per_minute",
@@ -74,6 +74,7 @@ class JobReader {
     HR_ASSIGN_OR_RETURN(const YamlFields root,
                         YamlFields::Open(document_, document_->root, "", kJobKeys));
     HR_RETURN_IF_ERROR(root.Read("job", &job_->name));
+    HR_RETURN_IF_ERROR(root.Read("job_weight", &job_->job_weight));
     HR_RETURN_IF_ERROR(ReadDataset(root));
     HR_RETURN_IF_ERROR(ReadPools(root));
     HR_RETURN_IF_ERROR(ReadModels(root));

@@ -166,6 +166,7 @@ void WriteModel(const ModelJob& model, Writer* out) {
 std::string ToYaml(const JobConfig& job) {
   Writer out;
   out.OptionalText(0, "job", job.name);
+  out.Line(0, "job_weight", Number(job.job_weight));
   WriteDataset(job.dataset, &out);
   WritePools(job.pools, &out);
   if (!job.models.empty()) out.Line(0, "models", "");

@@ -159,7 +159,7 @@ void JobRun::Attach(Coordinator* coordinator) {
   coordinator_ = coordinator;
   runner_ = std::make_unique<JobRunner>(reactor_, job_, runner_options_, dataset_.get(), &thread_,
                                         store_.get(), &state_, coordinator);
-  coordinator->AddJob(runner_.get());
+  coordinator->AddJob(runner_.get(), job_.job_weight);
 }
 
 Task<JobEnd> JobRun::Run() {

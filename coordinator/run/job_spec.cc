@@ -39,6 +39,7 @@ v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options) {
   spec.set_job_id(options.job_id);
   spec.set_run_key(options.run_key);
   spec.set_name(job.name);
+  spec.set_job_weight(job.job_weight);
   for (const ModelJob& model : job.models) SetModel(model, spec.add_models());
   for (const PoolJob& pool : job.pools) {
     v1::PoolSpec* p = spec.add_pools();

@@ -17,8 +17,9 @@ constexpr size_t kMaxValueBytes = 60;
 constexpr absl::string_view kNone = "(none)";
 
 // Keys that say nothing about outcomes, so that a run may go on with others: a budget that is used
-// up is raised, a directory is moved, answers are looked at for JSON after all.
-constexpr absl::string_view kFreeKeys[] = {"dataset.order", "max_cost", "output.dir",
+// up is raised, a directory is moved, answers are looked at for JSON after all, another job shall
+// go first.
+constexpr absl::string_view kFreeKeys[] = {"dataset.order", "job_weight", "max_cost", "output.dir",
                                            "output.json"};
 
 using FlatYaml = std::map<std::string, std::string>;

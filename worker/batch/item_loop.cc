@@ -187,7 +187,8 @@ Task<quota::Ticket> ItemLoop::Reserve(const Progress& progress, StopToken stop) 
   const quota::TokenEstimate estimate = model_->estimator->Estimate(progress.built.features);
   const quota::Costs costs =
       quota::EstimateCosts(estimate, progress.built.max_output, model_->charging);
-  return model_->pool->Admit(model_->job_id, model_->model, model_->weight, costs, stop);
+  return model_->pool->Admit(model_->quota_job_id, model_->model, model_->weight, costs, stop,
+                             model_->job_weight);
 }
 
 Task<void> ItemLoop::MakeAttempt(Progress* progress, StopToken call) {

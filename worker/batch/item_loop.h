@@ -71,9 +71,11 @@ struct ModelRuntime {
       : starts(reactor, line), drain(worker_drain) {}
 
   uint64_t job_id = 0;
+  uint64_t quota_job_id = 0;  // to its pool, see QuotaJobId()
   uint32_t model = 0;
   std::string label;
-  double weight = 1;
+  double weight = 1;      // of the model within its job
+  double job_weight = 1;  // of the job within a shared pool
   RetryOptions retry;
   http::Timeouts timeouts;
   std::unique_ptr<provider::Codec> codec;

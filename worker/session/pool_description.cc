@@ -27,6 +27,16 @@ absl::StatusOr<quota::PoolSpec> ToPoolSpec(const v1::PoolSpec& pool) {
   return quota::MakePool(description);
 }
 
+uint64_t QuotaJobId(const v1::JobSpec& job) {
+  if (job.run_key().empty()) return job.job_id();
+  // FNV-1a of 64 bits.
+  uint64_t id = 14695981039346656037u;
+  for (const char c : job.run_key()) {
+    id = (id ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  }
+  return id;
+}
+
 quota::ChargeRules ChargeRulesOf(const v1::JobSpec& job, const v1::ModelSpec& model) {
   for (const v1::PoolSpec& pool : job.pools()) {
     if (pool.name() != model.pool()) continue;

@@ -102,12 +102,12 @@ void Worker::OnJob(const v1::JobSpec& spec) {
   auto job = std::make_unique<Job>();
   job->spec = spec;
   absl::StatusOr<std::unique_ptr<quota::PoolStore>> store = environment_->MakePools(spec);
-  const uint32_t prefix = static_cast<uint32_t>(random_());
+  const uint64_t ids = random_();
   if (store.ok()) {
     job->store = *std::move(store);
     for (const v1::PoolSpec& pool : spec.pools()) {
       job->pools[pool.name()] =
-          std::make_unique<quota::Admission>(reactor_, job->store.get(), pool.name(), prefix);
+          std::make_unique<quota::Admission>(reactor_, job->store.get(), pool.name(), ids);
     }
   }
   Job* const added = job.get();
@@ -119,6 +119,7 @@ void Worker::OnJob(const v1::JobSpec& spec) {
         std::make_unique<ModelRuntime>(reactor_, lines[static_cast<size_t>(i)], drain_.token()));
     ModelRuntime* model = added->models.back().get();
     model->job_id = spec.job_id();
+    model->quota_job_id = QuotaJobId(spec);
     model->model = static_cast<uint32_t>(i);
     const absl::Status status =
         store.ok() ? SetUpModel(added, static_cast<uint32_t>(i), model) : store.status();
@@ -195,6 +196,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   const v1::ModelSpec& model = spec.models(static_cast<int>(index));
   m->label = model.label();
   m->weight = model.weight();
+  m->job_weight = spec.job_weight() > 0 ? spec.job_weight() : 1;
   m->retry.attempts = static_cast<int>(spec.attempts());
   m->retry.backoff.first_delay = absl::Milliseconds(spec.first_delay_ms());
   m->retry.backoff.max_delay = absl::Milliseconds(spec.max_delay_ms());

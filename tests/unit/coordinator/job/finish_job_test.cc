@@ -270,6 +270,7 @@ JobConfig RandomJob(Random* random) {
     if (random->Chance(0.5)) model.headers["X-A.b"] = "v: #x";
     job.models.push_back(model);
   }
+  job.job_weight = 0.001 + random->Unit() * 10;
   job.batch_size = random->Between(int64_t{1}, int64_t{1000});
   job.batch_deadline = absl::Seconds(random->Between(int64_t{1}, int64_t{1000}));
   job.on_failure = static_cast<OnFailure>(random->Below(3));

@@ -212,6 +212,8 @@ TEST(ParseJob, BadValuesNameFileLineFieldAndWhatIsWanted) {
   EXPECT_EQ(ErrorOf("models: {name: m}"),
             "job.yaml:1: models: must be a list, one '- {name: ...}' per model, not a mapping");
   EXPECT_EQ(ErrorOf("models:\n  - m\n"), "job.yaml:2: models[0]: must be a mapping, not 'm'");
+  EXPECT_EQ(ErrorOf("job: j\njob_weight: 0\n"),
+            "job.yaml:2: job_weight: must be above 0 and at most 1000000");
   EXPECT_EQ(ErrorOf("models:\n  - name: m\n    weight: 0\n"),
             "job.yaml:3: models[0].weight: must be above 0 and at most 1000000");
   EXPECT_EQ(ErrorOf("models:\n  - provider: opnai\n"),
