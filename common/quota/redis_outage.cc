@@ -49,6 +49,7 @@ void RedisPool::OnNoAnswer(const redis::Outcome& outcome) {
       }
     }
     settled_.insert(settled_.begin(), pending.settled.begin(), pending.settled.end());
+    tell_at_ = now;
     for (Asking* asking : pending.asking) AnswerLocally(asking);
   }
   AnswerAllLocally();

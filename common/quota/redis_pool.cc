@@ -101,7 +101,8 @@ void RedisPool::Settle(ReservationId id, Settlement settlement, const Costs& act
     UpdateLocalHint();
     return;
   }
-  WakeAt(reactor_->Now() + options_.gather);
+  const bool soon = SlotsAreScarce() || settled_.size() >= kMaxSettled;
+  TellBy(reactor_->Now() + (soon ? options_.gather : options_.tell_within));
   // Whoever asks now is asked about together with this settlement, which comes first.
   if (was_held && gauged_ && ++hint_.free_slots == 1) Tell();
 }
@@ -122,13 +123,13 @@ void RedisPool::Penalize(const Penalty& penalty) {
     return;
   }
   if (words_.size() < kMaxWords) words_.Penalize(penalty, {ToServerUs(penalty.sent_at)});
-  wake_.Set();
+  TellBy(reactor_->Now());
 }
 
 void RedisPool::Observe(const Observation& observation) {
   if (local_ || words_.size() >= kMaxWords) return;
   words_.Observe(observation, {ToServerUs(observation.sent_at)});
-  WakeAt(reactor_->Now() + options_.gather);
+  TellBy(reactor_->Now() + options_.tell_within);
 }
 
 void RedisPool::OnHint(absl::string_view text) {
@@ -165,6 +166,11 @@ void RedisPool::WakeAt(MonoTime when) {
   reactor_->Arm(&timer_, when, [](void* event) { static_cast<Event*>(event)->Set(); }, &wake_);
 }
 
+void RedisPool::TellBy(MonoTime when) {
+  tell_at_ = std::min(tell_at_, when);
+  WakeAt(tell_at_);
+}
+
 // A listener may settle what it had booked, which tells the listeners again; none leaves meanwhile.
 void RedisPool::Tell() {
   PoolListener* listener = listeners_.front();
@@ -187,7 +193,8 @@ Task<void> RedisPool::Run(RedisPool* self, StopToken stop) {
       const bool slept = co_await Sleep(self->reactor_, pause, stop);
       if (!slept) break;
     }
-    self->WakeAt(self->beat_at_);
+    if (self->words_.empty() && self->settled_.empty()) self->tell_at_ = MonoTime::Max();
+    self->WakeAt(std::min(self->beat_at_, self->tell_at_));
   }
   const absl::Status stopped = absl::CancelledError("the pool's store was stopped");
   self->FailPending(stopped);
@@ -199,8 +206,9 @@ Task<void> RedisPool::Run(RedisPool* self, StopToken stop) {
 }
 
 bool RedisPool::HasWork() const {
-  return pending_ || !asking_.empty() || !words_.empty() || !settled_.empty() ||
-         !to_adopt_.empty() || must_configure_ || reactor_->Now() >= beat_at_;
+  if (pending_ || !asking_.empty() || !to_adopt_.empty() || must_configure_) return true;
+  const MonoTime now = reactor_->Now();
+  return now >= beat_at_ || (now >= tell_at_ && !(words_.empty() && settled_.empty()));
 }
 
 void RedisPool::MakeCall() {
@@ -238,6 +246,7 @@ void RedisPool::MakeCall() {
     pending.settled.push_back(settled);
     settled_.pop_front();
   }
+  tell_at_ = settled_.empty() ? MonoTime::Max() : reactor_->Now();
   size_t requests = 0;
   while (!asking_.empty() && requests < kMaxRequests) {
     Asking* asking = asking_.front();
@@ -309,6 +318,7 @@ void RedisPool::OnReply(const PoolReply& reply) {
                                      : std::max<int64_t>(0, reply.slots - reply.open);
   hint_.look_ahead = reply.packed ? PoolModel::kLookAhead : 1;
   gauged_ = reply.slots >= 0;
+  slots_ = reply.slots;
   snapshot_.closed = reply.closed;
   snapshot_.in_flight = reply.open;
   if (pending_->beats) workers_ = std::max(reply.workers, options_.least_workers);

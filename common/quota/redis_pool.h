@@ -84,6 +84,7 @@ class RedisPool {
   };
 
   bool HasWork() const;
+  bool SlotsAreScarce() const { return gauged_ && hint_.free_slots * 4 <= slots_; }
   void MakeCall();
   // False when there was no answer.
   Task<bool> CallOnce(StopToken stop);
@@ -103,6 +104,8 @@ class RedisPool {
   void UpdateLocalHint();
   void Tell();
   void WakeAt(MonoTime when);
+  // What is not asked for by anybody is told with the next call, and by `when`.
+  void TellBy(MonoTime when);
 
   MonoTime ToMono(int64_t server_us) const;
   int64_t ToServerUs(MonoTime time) const;
@@ -120,6 +123,7 @@ class RedisPool {
   std::deque<Asking*> asking_;
   PoolOps words_;  // penalties and observations
   std::deque<Settled> settled_;
+  MonoTime tell_at_ = MonoTime::Max();  // words_ and settled_ wait until then
   std::vector<ReservationId> to_adopt_;
   std::string config_text_;
   bool must_configure_ = false;
@@ -136,6 +140,7 @@ class RedisPool {
   int64_t epoch_ = 0;
   int64_t workers_ = 1;
   bool gauged_ = false;
+  int64_t slots_ = 0;  // of a gauged pool
   PoolHint hint_;
   PoolSnapshot snapshot_;
   absl::flat_hash_map<ReservationId, Held> held_;  // open reservations of this worker

@@ -42,9 +42,12 @@ class RedisPool;
 struct RedisStoreOptions {
   // Of this process, unique: who it is among the workers.
   std::string worker;
-  // A settlement waits for others, or for a question, at most this long. Chosen: far below what a
-  // refund is worth, far above the time in which a batch of answers arrives.
+  // A settlement waits for others, or for a question, at most this long while slots are scarce.
+  // Chosen: far above the time in which a batch of answers arrives.
   absl::Duration gather = absl::Milliseconds(5);
+  // The same while they are not, and an observation. Chosen: a pool moves by the second, and a
+  // backlogged worker asks four times a second, so most need no call of their own.
+  absl::Duration tell_within = absl::Milliseconds(300);
   absl::Duration call_timeout = absl::Seconds(1);
   absl::Duration beat = absl::Seconds(1);  // the script buries who has missed three
   absl::Duration outage_after = absl::Seconds(3);
