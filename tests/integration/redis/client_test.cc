@@ -18,14 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
-class RedisClient : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
-  }
-};
+class RedisClient : public RedisTest {};
 
 TEST_F(RedisClient, ACommandGetsItsReply) {
   RedisServer server;

@@ -19,16 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
-ClientOptions Patient() {
-  ClientOptions options;
-  options.command_timeout = absl::Milliseconds(700);
-  options.connect_timeout = absl::Milliseconds(700);
-  options.backoff.max_delay = absl::Milliseconds(200);
-  return options;
-}
-
 class TestCluster {
  public:
   // Three masters, and a replica of the first.

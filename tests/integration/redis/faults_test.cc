@@ -22,8 +22,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
 ClientOptions Impatient() {
   ClientOptions options;
   options.command_timeout = absl::Milliseconds(400);
@@ -34,10 +32,26 @@ ClientOptions Impatient() {
   return options;
 }
 
-class RedisFaults : public ::testing::Test {
+class RedisFaults : public RedisTest {
  protected:
-  void SetUp() override {
-    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
+  using Body = Task<void> (*)(Reactor* reactor, RedisServer* server, Client* client);
+
+  // Runs `body` with a started client of `server`, and stops the client.
+  static void RunWithClient(RedisServer* server, Body body, ClientOptions options = {}) {
+    const Case c = {server, body, std::move(options)};
+    RunOnReactor(&RunCase, &c);
+  }
+
+ private:
+  struct Case {
+    RedisServer* server;
+    Body body;
+    ClientOptions options;
+  };
+  static Task<void> RunCase(Reactor* reactor, const Case* c) {
+    auto client = StartClient(reactor, c->server->url(), c->options);
+    co_await c->body(reactor, c->server, client.get());
+    co_await client->Stop();
   }
 };
 
@@ -46,13 +60,19 @@ Task<void> RunInto(Client* client, std::vector<std::string> argv, CallOptions op
   *outcome = co_await client->Run(std::move(argv), options);
 }
 
+Task<void> ExpectOwnReplies(Reactor* reactor, Client* client) {
+  for (int i = 0; i < 10; ++i) {
+    const Outcome own = co_await client->Run({"ECHO", absl::StrCat(i)}, Within(reactor, kSoon));
+    EXPECT_EQ(own.reply.text, absl::StrCat(i)) << own.text;
+  }
+}
+
 // F6: the script cache is emptied by a flush, a restart or a promotion.
 TEST_F(RedisFaults, AFlushedScriptIsSentAgainOnce) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
+  RunWithClient(
+      &server, +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         const Script script("return redis.call('INCRBY', KEYS[1], ARGV[1])");
-        auto client = StartClient(reactor, s->url());
         const auto add = [&](const char* amount) {
           return client->Eval(&script, {"{pool}:n"}, {amount},
                               Within(reactor, kSoon, /*idempotent=*/true));
@@ -71,32 +91,26 @@ TEST_F(RedisFaults, AFlushedScriptIsSentAgainOnce) {
         s->Kill();
         s->Start();
         EXPECT_EQ((co_await add("5")).reply, IntegerReply(5));
-        co_await client->Stop();
-      },
-      &server);
+      });
 }
 
 TEST_F(RedisFaults, AScriptThatFailsHalfwayMayHaveRun) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
+  RunWithClient(
+      &server, +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         const Script script("redis.call('SET', KEYS[1], 'half') return nothing.at_all");
-        auto client = StartClient(reactor, s->url());
         const Outcome outcome = co_await client->Eval(&script, {"k"}, {}, Within(reactor, kSoon));
         EXPECT_EQ(outcome.error, Error::kServer);
         EXPECT_TRUE(outcome.may_have_run);
         EXPECT_EQ(s->Admin({"GET", "k"}).text, "half");
-        co_await client->Stop();
-      },
-      &server);
+      });
 }
 
 // hiredis hands the reply of a command that timed out to the next one ("PING -> LATE").
 TEST_F(RedisFaults, ALateReplyGoesToNobodyElse) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url());
+  RunWithClient(
+      &server, +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         co_await client->Run({"PING"}, Within(reactor, kSoon));
         // The caller gives up, the connection stays: its reply comes and is dropped.
         s->Pause();
@@ -105,23 +119,17 @@ TEST_F(RedisFaults, ALateReplyGoesToNobodyElse) {
         EXPECT_EQ(late.error, Error::kDeadline);
         EXPECT_TRUE(late.may_have_run);
         s->Resume();
-        for (int i = 0; i < 10; ++i) {
-          const Outcome own =
-              co_await client->Run({"ECHO", absl::StrCat(i)}, Within(reactor, kSoon));
-          EXPECT_EQ(own.reply.text, absl::StrCat(i)) << own.text;
-        }
+        co_await ExpectOwnReplies(reactor, client);
         EXPECT_EQ(client->health().connects, 1);
         EXPECT_EQ(client->health().timeouts, 0);
-        co_await client->Stop();
-      },
-      &server);
+      });
 }
 
 TEST_F(RedisFaults, AStallOfTwoSecondsLosesTheConnectionAndMixesNothing) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url(), Impatient());
+  RunWithClient(
+      &server,
+      +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         co_await client->Run({"PING"}, Within(reactor, kSoon));
         s->Pause();
         const MonoTime start = reactor->Now();
@@ -133,50 +141,41 @@ TEST_F(RedisFaults, AStallOfTwoSecondsLosesTheConnectionAndMixesNothing) {
         EXPECT_FALSE(client->health().connected);
         Outcome waits;
         TaskScope scope(reactor, StopToken());
-        scope.Spawn(
-            RunInto(client.get(), {"INCR", "repeated"}, Within(reactor, kSoon, true), &waits));
+        scope.Spawn(RunInto(client, {"INCR", "repeated"}, Within(reactor, kSoon, true), &waits));
         co_await Sleep(reactor, start + absl::Seconds(2), StopToken());
         s->Resume();
         co_await scope.Join();
         EXPECT_TRUE(waits.ok()) << waits.text;
-        for (int i = 0; i < 10; ++i) {
-          const Outcome own =
-              co_await client->Run({"ECHO", absl::StrCat(i)}, Within(reactor, kSoon));
-          EXPECT_EQ(own.reply.text, absl::StrCat(i)) << own.text;
-        }
+        co_await ExpectOwnReplies(reactor, client);
         // It was in the socket of the stalled server, which ran it: lost does not mean undone.
         EXPECT_EQ(s->Admin({"GET", "once"}).text, "1");
         EXPECT_GE(client->health().timeouts, 1);
         EXPECT_GE(client->health().lost, 1);
-        co_await client->Stop();
       },
-      &server);
+      Impatient());
 }
 
 TEST_F(RedisFaults, ASlowServerIsWaitedFor) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url());
+  RunWithClient(
+      &server, +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         const Outcome slept =
             co_await client->Run({"DEBUG", "SLEEP", "0.4"}, Within(reactor, kSoon));
         EXPECT_TRUE(slept.ok()) << slept.text;
         EXPECT_EQ(client->health().connects, 1);
-        co_await client->Stop();
-      },
-      &server);
+      });
 }
 
 // A debugger, a suspended machine, a long turn: the timers are due before the sockets are read.
 TEST_F(RedisFaults, APauseOfOurOwnProcessIsNotTakenForAStallOfTheServer) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url(), Impatient());
+  RunWithClient(
+      &server,
+      +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         co_await client->Run({"PING"}, Within(reactor, kSoon));
         Outcome outcome;
         TaskScope scope(reactor, StopToken());
-        scope.Spawn(RunInto(client.get(), {"PING"}, Within(reactor, kSoon), &outcome));
+        scope.Spawn(RunInto(client, {"PING"}, Within(reactor, kSoon), &outcome));
         // Sent at the end of this turn.
         co_await Yield(reactor);
         co_await Yield(reactor);
@@ -184,9 +183,8 @@ TEST_F(RedisFaults, APauseOfOurOwnProcessIsNotTakenForAStallOfTheServer) {
         co_await scope.Join();
         EXPECT_TRUE(outcome.ok()) << outcome.text;
         EXPECT_EQ(client->health().timeouts, 0);
-        co_await client->Stop();
       },
-      &server);
+      Impatient());
 }
 
 // F7: what may have run is not run again, unless the caller says that this does no harm.
@@ -214,9 +212,9 @@ TEST_F(RedisFaults, OnlyAnIdempotentCallIsRepeatedAfterItsReplyWasLost) {
 
 TEST_F(RedisFaults, ALostCallThatFindsNoServerAnyMoreStillMayHaveRun) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url(), Impatient());
+  RunWithClient(
+      &server,
+      +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         co_await client->Run({"PING"}, Within(reactor, kSoon));
         s->Pause();
         const Outcome outcome = co_await client->Run(
@@ -224,9 +222,8 @@ TEST_F(RedisFaults, ALostCallThatFindsNoServerAnyMoreStillMayHaveRun) {
         EXPECT_EQ(outcome.error, Error::kUnreachable);
         EXPECT_TRUE(outcome.may_have_run);
         s->Resume();
-        co_await client->Stop();
       },
-      &server);
+      Impatient());
 }
 
 // F8: a demoted master keeps its sockets and refuses all writes.
@@ -261,9 +258,9 @@ TEST_F(RedisFaults, AMasterThatBecameAReplicaIsLeftUntilItIsMasterAgain) {
 TEST_F(RedisFaults, AMasterWithoutTheReplicasItNeedsIsTriedUntilTheDeadline) {
   RedisServer server;
   server.Admin({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
-        auto client = StartClient(reactor, s->url(), Impatient());
+  RunWithClient(
+      &server,
+      +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         const Outcome refused =
             co_await client->Run({"SET", "k", "1"}, Within(reactor, absl::Milliseconds(1000)));
         EXPECT_EQ(refused.error, Error::kNotReady);
@@ -274,18 +271,16 @@ TEST_F(RedisFaults, AMasterWithoutTheReplicasItNeedsIsTriedUntilTheDeadline) {
         s->Admin({"CONFIG", "SET", "min-replicas-to-write", "0"});
         const Outcome set = co_await client->Run({"SET", "k", "1"}, Within(reactor, kSoon));
         EXPECT_TRUE(set.ok()) << set.text;
-        co_await client->Stop();
       },
-      &server);
+      Impatient());
 }
 
 // F11: writes fail while reads work.
 TEST_F(RedisFaults, FullMemoryHasItsOwnClass) {
   RedisServer server;
-  RunOnReactor(
-      +[](Reactor* reactor, RedisServer* s) -> Task<void> {
+  RunWithClient(
+      &server, +[](Reactor* reactor, RedisServer* s, Client* client) -> Task<void> {
         const Script script("return redis.call('SET', KEYS[1], ARGV[1])");
-        auto client = StartClient(reactor, s->url());
         co_await client->Run({"SET", "k", "1"}, Within(reactor, kSoon));
         s->Admin({"CONFIG", "SET", "maxmemory", "1"});
         const Outcome set = co_await client->Run({"SET", "k", "2"}, Within(reactor, kSoon));
@@ -296,9 +291,7 @@ TEST_F(RedisFaults, FullMemoryHasItsOwnClass) {
         const Outcome get = co_await client->Run({"GET", "k"}, Within(reactor, kSoon));
         EXPECT_EQ(get.reply.text, "1");
         EXPECT_TRUE(client->health().connected);
-        co_await client->Stop();
-      },
-      &server);
+      });
 }
 
 TEST_F(RedisFaults, AScriptThatHangsMakesTheServerBusy) {

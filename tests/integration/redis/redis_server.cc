@@ -214,6 +214,20 @@ void RunOnReactor(Task<void> (*main)(Reactor* reactor)) {
   (*reactor)->Run(main(reactor->get()));
 }
 
+std::string SentinelConfig(const RedisServer& master, const std::string& name) {
+  return absl::StrCat("sentinel monitor ", name, " 127.0.0.1 ", master.port(), " 1\n",
+                      "sentinel down-after-milliseconds ", name, " 200\n",
+                      "sentinel failover-timeout ", name, " 3000\n");
+}
+
+ClientOptions Patient() {
+  ClientOptions options;
+  options.command_timeout = absl::Milliseconds(700);
+  options.connect_timeout = absl::Milliseconds(700);
+  options.backoff.max_delay = absl::Milliseconds(200);
+  return options;
+}
+
 std::unique_ptr<Client> StartClient(Reactor* reactor, const std::string& url,
                                     ClientOptions options) {
   absl::StatusOr<Url> parsed = ParseUrl(url);

@@ -3,6 +3,7 @@
 #ifndef HEADRACE_TESTS_INTEGRATION_REDIS_REDIS_SERVER_H_
 #define HEADRACE_TESTS_INTEGRATION_REDIS_REDIS_SERVER_H_
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <string>
@@ -18,6 +19,15 @@ namespace headrace::redis {
 
 // Whether redis-server can be run here; a test without it skips and says so.
 bool HasRedisServer();
+
+constexpr absl::Duration kSoon = absl::Seconds(5);  // for what comes at once
+
+class RedisTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
+  }
+};
 
 // A directory below TMPDIR, removed with what is in it.
 class TempDir {
@@ -74,6 +84,12 @@ class RedisServer {
   int port_ = 0;
   pid_t pid_ = -1;
 };
+
+// The configuration of a Sentinel that calls `master` by `name` and decides alone, and soon.
+std::string SentinelConfig(const RedisServer& master, const std::string& name);
+
+// Of a client that waits out a failover.
+ClientOptions Patient();
 
 // Runs `main(reactor)` on a real reactor.
 void RunOnReactor(Task<void> (*main)(Reactor* reactor));

@@ -16,29 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
-class RedisSentinel : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
-  }
-};
-
-std::string SentinelConfig(const RedisServer& master) {
-  return absl::StrCat("sentinel monitor pools 127.0.0.1 ", master.port(),
-                      " 1\n"
-                      "sentinel down-after-milliseconds pools 200\n"
-                      "sentinel failover-timeout pools 3000\n");
-}
-
-ClientOptions Patient() {
-  ClientOptions options;
-  options.command_timeout = absl::Milliseconds(700);
-  options.connect_timeout = absl::Milliseconds(700);
-  options.backoff.max_delay = absl::Milliseconds(200);
-  return options;
-}
+class RedisSentinel : public RedisTest {};
 
 struct Servers {
   RedisServer* master;
@@ -87,7 +65,7 @@ TEST_F(RedisSentinel, AFailoverIsFollowed) {
   RedisServer replica(
       {"--replicaof", "127.0.0.1", absl::StrCat(master.port()), "--repl-diskless-sync-delay", "0"});
   replica.AwaitAdmin({"INFO", "replication"}, "master_link_status:up");
-  RedisServer sentinel({"--sentinel"}, SentinelConfig(master));
+  RedisServer sentinel({"--sentinel"}, SentinelConfig(master, "pools"));
   sentinel.AwaitAdmin({"SENTINEL", "replicas", "pools"}, absl::StrCat(replica.port()));
   const Servers servers = {&master, &replica, &sentinel, FreePort()};
   RunOnReactor(&FailOver, &servers);
@@ -110,7 +88,7 @@ Task<void> WrongName(Reactor* reactor, const RedisServer* sentinel) {
 
 TEST_F(RedisSentinel, AWrongNameOrASentinelAsTheServerIsAConfigurationError) {
   RedisServer master;
-  RedisServer sentinel({"--sentinel"}, SentinelConfig(master));
+  RedisServer sentinel({"--sentinel"}, SentinelConfig(master, "pools"));
   const RedisServer* argument = &sentinel;
   RunOnReactor(&WrongName, argument);
 }

@@ -18,14 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
-class RedisSubscription : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
-  }
-};
+class RedisSubscription : public RedisTest {};
 
 // The next hint, within 5 s.
 Task<Hint> Next(Reactor* reactor, std::shared_ptr<Subscription> hints) {

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kSoon = absl::Seconds(5);
-
 struct TlsServer {
   TestCertificate certificate;
   int tls_port = FreePort();
@@ -36,12 +34,7 @@ struct TlsServer {
   }
 };
 
-class RedisTls : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasRedisServer()) GTEST_SKIP() << "redis-server is not installed: scripts/setup does it";
-  }
-};
+class RedisTls : public RedisTest {};
 
 Task<void> Speak(Reactor* reactor, const TlsServer* s) {
   for (const char* host : {"localhost", "127.0.0.1"}) {
