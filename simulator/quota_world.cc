@@ -77,12 +77,15 @@ class RemoteStore final : public quota::PoolStore {
 struct World {
   explicit World(const WorldOptions& o)
       : options(o), reactor(o.seed, /*shuffle=*/true), random(o.seed), start(reactor.Now()) {
-    store = o.make_store(&reactor, {o.pool});
+    for (int i = 0; i < (o.store_per_worker ? o.workers : 1); ++i) {
+      stores.push_back(o.make_store(&reactor, {o.pool}));
+    }
     for (const LimitSpec& spec : o.provider) meters.push_back(MakeMeter(spec));
     used.resize(meters.size());
     for (int i = 0; i < o.workers; ++i) {
+      quota::PoolStore* const store = stores[o.store_per_worker ? static_cast<size_t>(i) : 0].get();
       remotes.push_back(
-          std::make_unique<RemoteStore>(&reactor, store.get(), o.round_trip, &result.questions));
+          std::make_unique<RemoteStore>(&reactor, store, o.round_trip, &result.questions));
       workers.push_back(std::make_unique<quota::Admission>(
           &reactor, remotes.back().get(), o.pool.name, static_cast<uint32_t>(i + 1)));
     }
@@ -112,7 +115,7 @@ struct World {
   VirtualReactor reactor;
   Random random;
   const MonoTime start;
-  std::unique_ptr<quota::PoolStore> store;
+  std::vector<std::unique_ptr<quota::PoolStore>> stores;
   std::vector<std::unique_ptr<Meter>> meters;
   std::vector<double> used;
   std::vector<std::unique_ptr<RemoteStore>> remotes;
@@ -249,6 +252,7 @@ Task<void> Join(World* world, TaskScope* scope) {
   for (const std::unique_ptr<quota::Admission>& worker : world->workers) {
     co_await worker->Shutdown();
   }
+  for (const std::unique_ptr<quota::PoolStore>& store : world->stores) co_await store->Stop();
 }
 
 }  // namespace
@@ -271,7 +275,7 @@ WorldResult RunWorld(const WorldOptions& options) {
   for (const std::unique_ptr<quota::Admission>& worker : world.workers) {
     result.asked += worker->asked();
   }
-  result.left_open = world.store->Snapshot(options.pool.name).in_flight;
+  result.left_open = world.stores[0]->Snapshot(options.pool.name).in_flight;
   const double minutes = absl::ToDoubleMinutes(options.duration - options.warm_up);
   for (size_t i = 0; i < world.meters.size(); ++i) {
     const LimitSpec& spec = world.meters[i]->spec();

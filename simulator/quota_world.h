@@ -27,6 +27,7 @@ struct WorldOptions {
   std::vector<LimitSpec> provider;
   quota::PoolSpec pool;
   MakePoolStore make_store = &MakeMemoryStore;
+  bool store_per_worker = false;  // else one store, `round_trip` away from all workers
 
   int workers = 1;
   int streams = 400;  // attempts at a time, of all workers together
@@ -76,7 +77,7 @@ struct WorldResult {
   int64_t never = 0;          // refused as larger than a limit
   int64_t asked = 0;          // reservations asked for
   int64_t questions = 0;      // round trips to the store, where there are any
-  int64_t left_open = 0;      // reservations that are open after the end
+  int64_t left_open = 0;      // reservations that are open after the end, as the first store knows
   double used = 0;            // of the provider's tightest limit after the warm-up, [0, 1]
   double last_rejection = 0;  // seconds since the start
   double first_signal = 0;    // when an answer first showed the outsider; 0: never

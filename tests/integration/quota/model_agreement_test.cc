@@ -15,14 +15,6 @@
 namespace headrace::quota {
 namespace {
 
-DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
-  DimensionSpec spec;
-  spec.dimension = dimension;
-  spec.mechanics = mechanics;
-  spec.limit = limit;
-  return spec;
-}
-
 PoolSpec Draw(Random* random) {
   PoolSpec spec;
   spec.name = "p";

@@ -13,14 +13,6 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = ReserveAnswer::Kind;
 
-DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
-  DimensionSpec spec;
-  spec.dimension = dimension;
-  spec.mechanics = mechanics;
-  spec.limit = limit;
-  return spec;
-}
-
 PoolSpec TokensAndSlots(int64_t tokens, int64_t slots) {
   PoolSpec spec;
   spec.name = "p";
@@ -152,9 +144,6 @@ TEST_F(PoolScriptFacts, ADeadWorkersBookingsAreTakenBackAndWhatItSentStaysCharge
 
 TEST_F(PoolScriptFacts, ACallThatIsSentTwicePenalisesOnce) {
   auto store = Open(TokensAndSlots(60'000, 4));
-  std::vector<std::string> argv = {"EVALSHA", PoolScript().sha(),
-                                   std::to_string(store->keys().size())};
-  argv.insert(argv.end(), store->keys().begin(), store->keys().end());
   PoolCall call;
   call.test_clock_us = std::to_string(now_.nanos() / 1000);
   call.worker = "w";
@@ -162,9 +151,9 @@ TEST_F(PoolScriptFacts, ACallThatIsSentTwicePenalisesOnce) {
   Penalty penalty;
   penalty.retry_after = absl::Seconds(2);
   call.ops.Penalize(penalty, {0});
-  for (const std::string& arg : PoolArgs(std::move(call))) argv.push_back(arg);
-  EXPECT_TRUE(redis_->Run(argv).is_array());
-  EXPECT_TRUE(redis_->Run(argv).is_array());
+  const std::vector<std::string> args = PoolArgs(std::move(call));
+  EXPECT_TRUE(redis_->Eval(PoolScript(), store->keys(), args).is_array());
+  EXPECT_TRUE(redis_->Eval(PoolScript(), store->keys(), args).is_array());
   EXPECT_EQ(store->Snapshot("p").penalties, 1);
 }
 
@@ -175,14 +164,10 @@ TEST_F(PoolScriptFacts, WhatIsNoOperationChangesNothing) {
   ReserveRequest request;
   request.id = ReservationId(5);
   ops.Reserve(request);
-  std::vector<std::string> args = ops.Take();
+  std::vector<std::string> args = {std::to_string(now_.nanos() / 1000), "", "w", "", "0", ""};
+  for (std::string& arg : ops.Take()) args.push_back(std::move(arg));
   args.insert(args.end(), {"R", "6", "1", "nonsense"});
-  std::vector<std::string> argv = {"EVALSHA", PoolScript().sha(),
-                                   std::to_string(store->keys().size())};
-  argv.insert(argv.end(), store->keys().begin(), store->keys().end());
-  argv.insert(argv.end(), {std::to_string(now_.nanos() / 1000), "", "w", "", "0", ""});
-  argv.insert(argv.end(), args.begin(), args.end());
-  EXPECT_THAT(redis_->Run(argv).text, HasSubstr("is no integer"));
+  EXPECT_THAT(redis_->Eval(PoolScript(), store->keys(), args).text, HasSubstr("is no integer"));
   EXPECT_EQ(store->Dump(), before);
 }
 
@@ -223,6 +208,41 @@ TEST_F(PoolScriptFacts, EveryKeyButTheDescriptionAndTheWorkersHasATimeToLive) {
     }
     EXPECT_THAT(key.text, HasSubstr("{a}"));
   }
+}
+
+// F3: a key that lives for ever, or one that dies too early.
+TEST_F(PoolScriptFacts, AKeyThatLostItsTimeToLiveGetsItBack) {
+  PoolSpec spec = TokensAndSlots(60'000, 4);
+  spec.dimensions.push_back(Limit(Dimension::kRequests, Mechanics::kWindow, 600));
+  auto store = Open(spec);
+  store->Call(Beat());
+  Ask(store.get(), 1, Tokens(1));
+  for (const redis::Reply& key : redis_->Run({"KEYS", "*"}).elements) {
+    redis_->Run({"PERSIST", key.text});
+  }
+  Pass(absl::Seconds(61));
+  store->Call(Beat());
+  for (const redis::Reply& key : redis_->Run({"KEYS", "*"}).elements) {
+    if (key.text == store->keys()[1]) continue;
+    EXPECT_GT(redis_->Run({"PTTL", key.text}).integer, 3'600'000) << key.text;
+  }
+}
+
+// F9: workers tell the script no time, but servers whose clocks differ follow each other.
+TEST_F(PoolScriptFacts, ClocksThatDifferRefillNothingTwice) {
+  auto ahead = Open(TokensAndSlots(60'000, 1'000), "ahead");
+  auto behind = Open(TokensAndSlots(60'000, 1'000), "behind");
+  int64_t sent = 0;
+  uint64_t id = 0;
+  for (int tick = 0; tick < 100; ++tick) {
+    Pass(absl::Milliseconds(100));
+    behind->set_now(now_ - absl::Seconds(1));
+    for (ScriptStore* store : stores_) {
+      while (Ask(store, ++id, Tokens(50), absl::ZeroDuration()).kind == Kind::kSendAt) sent += 50;
+    }
+  }
+  EXPECT_LE(sent, 10'000 + 250 + 50);
+  EXPECT_GE(sent, 9'500);
 }
 
 TEST_F(PoolScriptFacts, WhatWasSentWithoutRedisIsDebtAndItsSlotsAreHeld) {

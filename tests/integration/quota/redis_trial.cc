@@ -8,17 +8,10 @@
 #include "common/async/wait.h"
 #include "common/base/log.h"
 #include "common/quota/admission.h"
+#include "tests/integration/quota/script_store.h"
 
 namespace headrace::quota {
 namespace {
-
-DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
-  DimensionSpec spec;
-  spec.dimension = dimension;
-  spec.mechanics = mechanics;
-  spec.limit = limit;
-  return spec;
-}
 
 // One worker: a store and its admission.
 struct Client {

@@ -54,6 +54,18 @@ redis::Reply BlockingRedis::Run(const std::vector<std::string>& argv) {
   return converted;
 }
 
+redis::Reply BlockingRedis::Eval(const redis::Script& script, const std::vector<std::string>& keys,
+                                 const std::vector<std::string>& args) {
+  std::vector<std::string> argv = {"EVALSHA", script.sha(), absl::StrCat(keys.size())};
+  argv.insert(argv.end(), keys.begin(), keys.end());
+  argv.insert(argv.end(), args.begin(), args.end());
+  redis::Reply reply = Run(argv);
+  if (!reply.is_error() || reply.text.rfind("NOSCRIPT", 0) != 0) return reply;
+  argv[0] = "EVAL";
+  argv[1] = script.text();
+  return Run(argv);
+}
+
 ScriptStore::ScriptStore(Reactor* reactor, BlockingRedis* redis, PoolSpec spec, std::string account,
                          std::string worker, bool server_clock, std::optional<MonoTime> now)
     : reactor_(reactor),
@@ -76,16 +88,7 @@ redis::Reply ScriptStore::RawCall(PoolOps ops, absl::Duration horizon, bool new_
   call.number = ++number_;
   call.horizon = horizon;
   call.ops = std::move(ops);
-  std::vector<std::string> argv = {"EVALSHA", PoolScript().sha(), absl::StrCat(keys_.size())};
-  argv.insert(argv.end(), keys_.begin(), keys_.end());
-  for (std::string& arg : PoolArgs(std::move(call))) argv.push_back(std::move(arg));
-  redis::Reply reply = redis_->Run(argv);
-  if (reply.is_error() && reply.text.rfind("NOSCRIPT", 0) == 0) {
-    argv[0] = "EVAL";
-    argv[1] = PoolScript().text();
-    reply = redis_->Run(argv);
-  }
-  return reply;
+  return redis_->Eval(PoolScript(), keys_, PoolArgs(std::move(call)));
 }
 
 PoolReply ScriptStore::Call(PoolOps ops, absl::Duration horizon, bool new_connection) {

@@ -17,6 +17,14 @@ struct redisContext;
 
 namespace headrace::quota {
 
+inline DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
+  DimensionSpec spec;
+  spec.dimension = dimension;
+  spec.mechanics = mechanics;
+  spec.limit = limit;
+  return spec;
+}
+
 // A blocking connection.
 class BlockingRedis {
  public:
@@ -25,6 +33,9 @@ class BlockingRedis {
   BlockingRedis(const BlockingRedis&) = delete;
 
   redis::Reply Run(const std::vector<std::string>& argv);
+  // EVALSHA, and the text once when the server does not hold it.
+  redis::Reply Eval(const redis::Script& script, const std::vector<std::string>& keys,
+                    const std::vector<std::string>& args);
 
  private:
   redisContext* context_;

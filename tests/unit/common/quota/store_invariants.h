@@ -20,7 +20,8 @@ namespace headrace::quota {
 struct StoreParam {
   const char* name;
   simulator::MakePoolStore make;
-  int seeds = 3;  // of each property; fewer for a store that is slow to ask
+  int seeds = 3;      // of each property; fewer for a store that is slow to ask
+  double length = 1;  // of whole runs
 };
 inline void PrintTo(const StoreParam& param, std::ostream* out) { *out << param.name; }
 inline std::string StoreName(const testing::TestParamInfo<StoreParam>& info) {

@@ -12,95 +12,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
 #include "tests/unit/common/quota/harness.h"
+#include "tests/unit/common/quota/matches.h"
 #include "tests/unit/common/quota/store_invariants.h"
 
 namespace headrace::quota {
 namespace {
 
-using simulator::LimitKind;
-using simulator::LimitSpec;
 using simulator::RunWorld;
 using simulator::WorldOptions;
 using simulator::WorldResult;
-
-constexpr int64_t kTokensPerMinute = 600'000;
-
-DimensionSpec Window(int64_t limit, absl::Duration window, absl::Duration guard) {
-  DimensionSpec spec = PerMinute(Dimension::kTokens, limit);
-  spec.mechanics = Mechanics::kWindow;
-  spec.window = window;
-  spec.guard = guard;
-  spec.burst = std::min(window / 4, absl::Seconds(5));
-  return spec;
-}
-
-// A provider and the pool that describes it.
-struct Match {
-  std::string name;
-  std::vector<LimitSpec> provider;
-  std::vector<DimensionSpec> pool;
-  double utilisation = 0.995;
-  bool fills = true;                      // a client can use 99 % of it
-  int64_t most = kTokensPerMinute / 200;  // tokens of a call
-};
-
-std::vector<Match> Matches(Random* random) {
-  const absl::Duration guard = absl::Milliseconds(50);  // the way takes 1 to 31 ms
-  LimitSpec limit{.kind = LimitKind::kTokens, .limit = kTokensPerMinute};
-  std::vector<Match> matches;
-  for (const double seconds : {60.0, 1.0}) {
-    limit.mechanics = simulator::Mechanics::kBucket;
-    limit.capacity = static_cast<int64_t>(kTokensPerMinute / 60 * seconds);
-    matches.push_back({absl::StrCat("bucket of ", seconds, " s"),
-                       {limit},
-                       {PerMinute(Dimension::kTokens, kTokensPerMinute)}});
-  }
-  limit.capacity = 0;
-  limit.mechanics = simulator::Mechanics::kWindow;
-  for (const int seconds : {60, 10, 1}) {
-    limit.period = absl::Seconds(seconds);
-    limit.offset = limit.period * random->Unit();
-    matches.push_back({absl::StrCat("fixed ", seconds, " s"),
-                       {limit},
-                       {Window(kTokensPerMinute, limit.period, guard)},
-                       1,
-                       seconds == 60});
-  }
-  limit.period = absl::Minutes(1);
-  limit.offset = absl::ZeroDuration();
-  limit.mechanics = simulator::Mechanics::kSliding;
-  matches.push_back({"sliding 60 s", {limit}, {Window(kTokensPerMinute, limit.period, guard)}, 1});
-  // Slots are freed at the provider before we hear of it, and taken before the request arrives.
-  limit.kind = LimitKind::kInFlight;
-  limit.mechanics = simulator::Mechanics::kGauge;
-  limit.limit = 20;
-  matches.push_back({"gauge", {limit}, {Slots(20)}, 1, false});
-  // Cells of a second, of a quarter of the limit at first.
-  limit = LimitSpec{.kind = LimitKind::kTokens, .limit = kTokensPerMinute};
-  limit.mechanics = simulator::Mechanics::kRamp;
-  limit.start = 0.25;
-  limit.growth = 0.1;
-  DimensionSpec ramp = PerMinute(Dimension::kTokens, kTokensPerMinute);
-  ramp.burst = absl::ZeroDuration();
-  ramp.ramp_start = kTokensPerMinute / 6;
-  ramp.ramp_growth = 0.06;
-  matches.push_back({"ramp", {limit}, {ramp}, 0.8, false, 200});
-  return matches;
-}
-
-WorldOptions World(const StoreParam& param, const Match& match, uint64_t seed) {
-  WorldOptions options;
-  options.make_store = param.make;
-  options.provider = match.provider;
-  options.pool = Pool(match.pool, match.utilisation);
-  options.seed = seed;
-  options.most = match.most;
-  options.median = static_cast<double>(match.most) / 3;
-  options.streams = 80;
-  options.duration = absl::Minutes(3);
-  options.warm_up = absl::Minutes(1);
-  return options;
-}
 
 TEST_P(StoreInvariants, I2AProviderThatCountsAsThePoolSaysRejectsNothing) {
   for (int seed = 1; seed <= std::min(GetParam().seeds, 2); ++seed) {
@@ -110,7 +30,8 @@ TEST_P(StoreInvariants, I2AProviderThatCountsAsThePoolSaysRejectsNothing) {
         for (const bool counts_failed : {false, true}) {
           SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", match.name, refunds ? ", refunds" : "",
                                     counts_failed ? ", counts failed" : ""));
-          WorldOptions options = World(GetParam(), match, static_cast<uint64_t>(seed));
+          WorldOptions options = World(GetParam().make, match, static_cast<uint64_t>(seed));
+          options.duration *= GetParam().length;
           options.provider_refunds = refunds;
           options.counts_failed = counts_failed;
           options.over_estimate = refunds ? 0.3 : 0;
@@ -133,7 +54,8 @@ TEST_P(StoreInvariants, I1NoIntervalSeesMoreThanRateBurstAndOneRequest) {
     for (const Match& match : Matches(&random)) {
       if (match.pool[0].mechanics == Mechanics::kGauge || match.name == "ramp") continue;
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", match.name));
-      WorldOptions options = World(GetParam(), match, static_cast<uint64_t>(seed));
+      WorldOptions options = World(GetParam().make, match, static_cast<uint64_t>(seed));
+      options.duration *= GetParam().length;
       options.record = true;
       options.workers = 3;
       options.round_trip = absl::Milliseconds(1);
@@ -174,8 +96,8 @@ TEST_P(StoreInvariants, I3ABackloggedQuotaIsUsedToNinetyNinePercent) {
     if (!match.fills) continue;
     for (const int workers : {1, 4}) {
       SCOPED_TRACE(absl::StrCat(match.name, ", ", workers, " workers"));
-      WorldOptions options = World(GetParam(), match, 1);
-      options.duration = absl::Minutes(12);
+      WorldOptions options = World(GetParam().make, match, 1);
+      options.duration = absl::Minutes(12 * std::max(0.5, GetParam().length));
       options.warm_up = absl::Minutes(2);
       options.workers = workers;
       if (workers > 1) options.round_trip = absl::Milliseconds(1);
@@ -193,7 +115,7 @@ TEST_P(StoreInvariants, I16TheRateFollowsWhatSomebodyElseLeaves) {
     for (const Match& match : Matches(&random)) {
       if (!match.fills || match.name == "sliding 60 s") continue;  // says no level to go by
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", match.name));
-      WorldOptions options = World(GetParam(), match, static_cast<uint64_t>(seed));
+      WorldOptions options = World(GetParam().make, match, static_cast<uint64_t>(seed));
       options.headers = true;
       options.outsider = 0.4;
       options.outsider_from = absl::Minutes(2);
@@ -219,7 +141,7 @@ TEST_P(StoreInvariants, I21QuestionsDoNotGrowWithThoseThatWait) {
   for (const int workers : {2, 16}) {
     double few = 0;  // questions a call with few that wait
     for (const int streams : {1'000, 3'000}) {
-      WorldOptions options = World(GetParam(), bucket, 1);
+      WorldOptions options = World(GetParam().make, bucket, 1);
       options.workers = workers;
       options.streams = streams;
       options.round_trip = absl::Milliseconds(1);
