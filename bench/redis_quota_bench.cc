@@ -23,7 +23,8 @@ namespace headrace::quota {
 namespace {
 
 constexpr absl::Duration kLatency = absl::Milliseconds(200);  // of a call to the provider
-constexpr int64_t kRequestsPerMinute = 60'000;
+constexpr int64_t kFast = 60'000;                             // requests per minute
+constexpr int64_t kUsual = 2'000;
 constexpr int kMicroCalls = 5'000;
 
 DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
@@ -34,10 +35,10 @@ DimensionSpec Limit(Dimension dimension, Mechanics mechanics, int64_t limit) {
   return spec;
 }
 
-PoolSpec ThreeDimensions(Mechanics mechanics) {
+PoolSpec ThreeDimensions(Mechanics mechanics, int64_t per_minute = kFast) {
   PoolSpec spec;
   spec.name = "p";
-  spec.dimensions = {Limit(Dimension::kRequests, mechanics, kRequestsPerMinute),
+  spec.dimensions = {Limit(Dimension::kRequests, mechanics, per_minute),
                      Limit(Dimension::kTokens, mechanics, 60'000'000),
                      Limit(Dimension::kInFlight, Mechanics::kGauge, 10'000)};
   return spec;
@@ -145,12 +146,13 @@ Task<void> Stream(Load* load, Admission* admission, uint64_t job) {
 
 // `workers` stores, each with a connection of its own, together always with more to send than the
 // pool admits.
-Task<void> Grow(Reactor* reactor, redis::Client* client, std::string url, int workers, int jobs,
-                absl::Duration time) {
+Task<void> Grow(Reactor* reactor, redis::Client* client, std::string url, int64_t per_minute,
+                int workers, int jobs, absl::Duration time) {
   co_await client->Run({"FLUSHALL"}, {});
   std::vector<std::unique_ptr<RedisPoolStore>> stores;
   std::vector<std::unique_ptr<Admission>> admissions;
-  Load load{reactor, reactor->Now() + time + absl::Seconds(1)};
+  constexpr absl::Duration kWarmUp = absl::Seconds(4);
+  Load load{reactor, reactor->Now() + time + kWarmUp};
   TaskScope scope(reactor, StopToken());
   for (int i = 0; i < workers; ++i) {
     RedisStoreOptions options;
@@ -158,7 +160,7 @@ Task<void> Grow(Reactor* reactor, redis::Client* client, std::string url, int wo
     options.seed = static_cast<uint64_t>(i) + 1;
     stores.push_back(std::make_unique<RedisPoolStore>(
         reactor, std::make_unique<ClientPoolServer>(Connect(reactor, url)),
-        std::vector<SharedPool>{{ThreeDimensions(Mechanics::kBucket), "bench"}},
+        std::vector<SharedPool>{{ThreeDimensions(Mechanics::kBucket, per_minute), "bench"}},
         std::move(options)));
     admissions.push_back(std::make_unique<Admission>(reactor, stores.back().get(), "p",
                                                      static_cast<uint32_t>(i + 1)));
@@ -168,17 +170,17 @@ Task<void> Grow(Reactor* reactor, redis::Client* client, std::string url, int wo
     scope.Spawn(Stream(&load, admissions[static_cast<size_t>(i % workers)].get(),
                        static_cast<uint64_t>(1 + i % jobs)));
   }
-  co_await Sleep(reactor, absl::Seconds(1), StopToken());  // the pool learns who is there
+  co_await Sleep(reactor, kWarmUp, StopToken());  // the pool learns who is there, and fills
   const ServerTime before = co_await Ask(client);
   const int64_t sent = load.sent;
   co_await Sleep(reactor, time, StopToken());
   const ServerTime after = co_await Ask(client);
   const auto calls = static_cast<double>(load.sent - sent);
   printf(
-      "%3d workers %3d jobs: %6.0f calls/s, %5.1f %% of the limit, %.2f round trips a call, "
-      "%6.1f us of script, %4.1f %% of a core\n",
-      workers, jobs, calls / absl::ToDoubleSeconds(time),
-      100 * calls / absl::ToDoubleSeconds(time) * 60 / kRequestsPerMinute,
+      "%6ld calls/min, %3d workers %3d jobs: %6.0f calls/s, %5.1f %% of the limit, "
+      "%.2f round trips a call, %6.1f us of script, %4.1f %% of a core\n",
+      static_cast<long>(per_minute), workers, jobs, calls / absl::ToDoubleSeconds(time),
+      100 * calls / absl::ToDoubleSeconds(time) * 60 / static_cast<double>(per_minute),
       (after.calls - before.calls) / calls,
       (after.script_us - before.script_us) / std::max(1.0, after.calls - before.calls),
       (after.cpu_us - before.cpu_us) / absl::ToDoubleMicroseconds(time) * 100);
@@ -193,10 +195,14 @@ Task<void> Main(Reactor* reactor, std::string url, absl::Duration time) {
   client->Start();
   co_await Micro(client.get(), Mechanics::kBucket, "2 buckets and slots");
   co_await Micro(client.get(), Mechanics::kWindow, "2 windows and slots");
-  for (const int workers : {1, 2, 4, 16, 64}) {
-    co_await Grow(reactor, client.get(), url, workers, 1, time);
+  for (const int64_t per_minute : {kFast, kUsual}) {
+    for (const int workers : {1, 2, 4, 8, 16, 64}) {
+      co_await Grow(reactor, client.get(), url, per_minute, workers, 1, time);
+    }
+    for (const int jobs : {5, 20}) {
+      co_await Grow(reactor, client.get(), url, per_minute, 8, jobs, time);
+    }
   }
-  for (const int jobs : {5, 20}) co_await Grow(reactor, client.get(), url, 8, jobs, time);
   co_await client->Stop();
 }
 
