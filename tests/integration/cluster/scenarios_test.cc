@@ -112,6 +112,7 @@ Task<void> Twins(SimCluster* c) {
   EXPECT_THAT(std::string(c->worker(first).status().message()),
               testing::HasSubstr("another process has connected as worker a"));
   EXPECT_TRUE(c->worker(second).running());
+  EXPECT_GT(Totals(c).lost_batches, 0) << "what the first one had waits for the end of its lease";
 }
 
 TEST(ClusterScenario, OfTwoProcessesWithOneIdTheNewerOneStays) {
@@ -385,30 +386,61 @@ TEST(ClusterScenario, AGrantThatComesTwiceIsRunOnce) {
   EXPECT_EQ(c.provider().calls, 30);
 }
 
-// The answers to beats are on their way for almost a lease, and those to the coordinator are lost.
+// Messages take two of the ten seconds of a lease; what a says is lost once it has called. Its
+// third item would start after the coordinator has given up the lease and before ten seconds from
+// the last renewal.
 Task<void> LateRenewals(SimCluster* c) {
   c->StartCoordinator();
   const int a = c->StartWorker("a");
-  co_await c->Wait(absl::Seconds(2));
+  auto calling = [c] { return c->provider().calls == 2; };
+  const bool called = co_await c->WaitFor(calling, absl::Seconds(20));
+  EXPECT_TRUE(called);
+  co_await c->Wait(absl::Milliseconds(500));
   c->network().set_to_coordinator([a](int process, const v1::WorkerMessage&) {
     return process == a ? Verdict::kLose : Verdict::kDeliver;
   });
-  c->worker(a).Freeze(absl::Milliseconds(4500), /*calls=*/false);
-  c->StartWorker("b");
-  co_await c->Wait(absl::Seconds(12));
+  co_await c->Wait(absl::Seconds(30));
+  EXPECT_EQ(c->provider().calls, 2);
   c->network().set_to_coordinator(nullptr);
 }
 
 TEST(ClusterScenario, ARenewalThatComesLateExtendsNoLease) {
-  // SimChecks watches that a starts nothing after its lease.
   SimClusterOptions options = Steady();
-  options.rows = 60;
-  options.batch_size = 20;
+  options.rows = 10;
+  options.lease = absl::Seconds(10);
   options.worker_in_flight = 2;
+  options.weather.latency = {absl::Milliseconds(13'500), absl::Milliseconds(13'500)};
+  options.network.delay = {absl::Seconds(2), absl::Seconds(2)};
   SimCluster c(options);
   c.Run(LateRenewals(&c));
   ExpectAllOk(&c);
   EXPECT_GT(Totals(&c).lost_batches, 0);
+}
+
+// The provider refuses row 13 when it answers a, who is cut off, and answers it when b asks.
+Task<void> LateFailure(SimCluster* c) {
+  c->StartCoordinator();
+  const int a = c->StartWorker("a");
+  co_await c->Wait(absl::Seconds(1));
+  c->worker(a).Freeze(absl::Seconds(12), /*calls=*/false);
+  c->StartWorker("b");
+  co_await c->Wait(absl::Seconds(10));
+  Weather weather = c->options().weather;
+  weather.bad_request = 0;
+  c->provider().set_weather(weather);
+}
+
+TEST(ClusterScenario, ALateFailureProvesNothingWhileAnotherWorkerHasTheItem) {
+  SimClusterOptions options = Steady();
+  options.rows = 14;
+  options.batch_size = 14;
+  options.worker_in_flight = 14;
+  options.weather.latency = {absl::Seconds(8), absl::Seconds(8)};
+  options.weather.bad_request = 1;
+  SimCluster c(options);
+  c.Run(LateFailure(&c));
+  ExpectAllOk(&c);
+  EXPECT_EQ(c.provider().calls_by_key[SimChecks::Key(1, 13)], 2);
 }
 
 }  // namespace
