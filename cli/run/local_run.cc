@@ -29,9 +29,15 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(500);
 // The worker is told that the run is over and has this long to leave. Chosen, not measured.
 constexpr absl::Duration kFarewell = absl::Seconds(5);
 
+SessionOptions LocalSession() {
+  SessionOptions session;
+  session.max_chunk_bytes = kMaxPartBytes;
+  return session;
+}
+
 // The parts of one run that live while its reactor does.
 struct Run {
-  explicit Run(EpollReactor* r) : reactor(r), helper(r), coordinator(r, SessionOptions{}) {}
+  explicit Run(EpollReactor* r) : reactor(r), helper(r), coordinator(r, LocalSession()) {}
 
   EpollReactor* const reactor;
   BlockingThread helper;
@@ -91,7 +97,7 @@ absl::StatusOr<LocalRunEnd> RunLocally(const LocalRunOptions& options) {
   JobRunOptions job_options;
   job_options.build = Version();
   job_options.record_workers = false;
-  job_options.max_item_bytes = kMaxMessageBytes - (1 << 20);  // the rest is for the message around
+  job_options.max_item_bytes = kMaxPartBytes;
   job_options.copy_dataset = CopyDataset;
   job_options.on_dataset_read = BlockStopSignals;
   HR_ASSIGN_OR_RETURN(std::unique_ptr<JobRun> job, JobRun::Open(options.job, std::move(job_options),

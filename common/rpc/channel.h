@@ -16,12 +16,9 @@
 
 #include "absl/time/time.h"
 #include "common/rpc/address.h"
+#include "common/rpc/limits.h"
 
 namespace headrace::rpc {
-
-// Neither side takes a larger message from the network; the sender checks before it sends. gRPC's
-// default is 4 MiB, which a picture or a long answer passes. Chosen, not measured.
-inline constexpr int kMaxMessageBytes = 16 << 20;
 
 inline constexpr absl::Duration kKeepaliveTime = absl::Seconds(20);
 inline constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);

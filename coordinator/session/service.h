@@ -25,6 +25,8 @@ class OperatorService;
 // Within one process nothing has to be held against strangers: larger than rpc::kMaxMessageBytes,
 // so that a run on one machine takes each record that the data set may have.
 inline constexpr int kMaxMessageBytes = 64 << 20;
+// The largest item or result in one of them: the rest is for the message around it.
+inline constexpr int kMaxPartBytes = kMaxMessageBytes - (1 << 20);
 
 struct SessionServerOptions {
   std::string listen;  // ADDR:PORT; port 0: any free one

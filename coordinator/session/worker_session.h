@@ -16,6 +16,7 @@
 #include "common/async/stop.h"
 #include "common/async/task.h"
 #include "common/base/ids.h"
+#include "common/rpc/limits.h"
 #include "common/rpc/message_stream.h"
 #include "headrace/v1/session.pb.h"
 
@@ -47,7 +48,9 @@ class SessionHost {
 struct SessionOptions {
   absl::Duration lease = absl::Seconds(60);
   absl::Duration beat = absl::Seconds(1);
-  uint64_t max_chunk_bytes = uint64_t{16} << 20;
+  // Of one Results message. The worker replaces a result that does not fit by a failure that says
+  // so (never_fits): the stream that brought it would break, again and again.
+  uint64_t max_chunk_bytes = rpc::kMaxMessageBytes - rpc::kMessageOverheadBytes;
   uint64_t max_unacked_bytes = uint64_t{32} << 20;
   std::string boot_id;
   // A worker that says nothing for this long, not even beats, is cut off: its stream is half open.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/quota/memory_store.h"
 
 namespace headrace {
@@ -127,9 +128,14 @@ void FakeProvider::Answer(int call, const http::Request& request, http::Receiver
     Send(500, R"({"error":{"message":"oops"}})", receiver, result);
   } else {
     ++answered_ok;
+    std::string text = "hi";
+    for (const auto& [key, bytes] : weather_.answer_bytes) {
+      if (absl::StrContains(request.body, key)) text = std::string(bytes, 'x');
+    }
     Send(200,
-         R"({"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},)"
-         R"("finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}})",
+         absl::StrCat(
+             R"({"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":")", text,
+             R"("},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}})"),
          receiver, result);
   }
 }

@@ -41,6 +41,8 @@ struct Weather {
   // How long calls take, of all models and of single ones.
   std::pair<absl::Duration, absl::Duration> latency{absl::Milliseconds(5), absl::Seconds(2)};
   std::map<std::string, std::pair<absl::Duration, absl::Duration>> latency_of;
+  // The text of the answer to a call whose body has the key; "hi" without one.
+  std::map<std::string, size_t> answer_bytes;
   bool two_troubles = false;  // by item, always: rows with an odd number 500, the others 404
   // No connection can be made in between, counted from the start.
   absl::Duration outage_begin = absl::InfiniteDuration();

@@ -28,6 +28,25 @@ std::string StopMessage(const provider::Reply& reply, const RetryRule::Decision&
                       reply.message);
 }
 
+// Makes of the outcome of an answer whose line is too long one that says so. It is final: the next
+// answer may be as long, and this one is paid for. What it cost stays on record.
+void LeaveOutAnswer(size_t max_line_bytes, ResultLine* line, ItemOutcome* outcome) {
+  outcome->kind = ItemOutcome::Kind::kFailed;
+  outcome->error_class = ErrorClass::kNeverFits;
+  outcome->message = absl::StrCat("the answer cannot be kept: its result has ",
+                                  outcome->line.size(), " bytes, more than the ", max_line_bytes,
+                                  " that one result may have on its way to the coordinator");
+  line->error_class = outcome->error_class;
+  line->error_message = outcome->message;
+  line->body = line->expected = "";
+  // Ids are short, but nothing says that they must be.
+  const std::string custom_id = ExcerptUtf8(line->custom_id, kMaxMessageBytes);
+  line->custom_id = custom_id;
+  outcome->line.clear();
+  outcome->line.shrink_to_fit();
+  AppendResultLine(*line, &outcome->line);
+}
+
 }  // namespace
 
 Task<bool> ItemLoop::Ready(StopToken stop) {
@@ -349,6 +368,9 @@ ItemOutcome ItemLoop::Finish(Progress* progress) {
   line.flags = reply.flags;
   outcome.line.reserve(reply.body.size() + 1024);
   AppendResultLine(line, &outcome.line);
+  if (outcome.line.size() > progress->input.max_line_bytes) {
+    LeaveOutAnswer(progress->input.max_line_bytes, &line, &outcome);
+  }
   return outcome;
 }
 

@@ -4,6 +4,7 @@
 #define HEADRACE_WORKER_BATCH_ITEM_LOOP_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -110,6 +111,8 @@ struct ItemInput {
   uint32_t pass = 1;
   BatchId batch;
   absl::string_view worker;
+  // A longer line cannot be delivered: the answer is left out, and the item fails as never_fits.
+  size_t max_line_bytes = std::numeric_limits<size_t>::max();
 };
 
 // Runs items of one model. All collaborators outlive it.

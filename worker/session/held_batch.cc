@@ -153,6 +153,7 @@ Task<ItemOutcome> HeldBatch::Run(size_t index, StopToken start, StopToken call) 
   input.pass = grant_.pass();
   input.batch = id();
   input.worker = hooks_.worker;
+  input.max_line_bytes = hooks_.outbox->max_line_bytes();
   return loop_.Run(input, options_.start_deadline, start, call);
 }
 

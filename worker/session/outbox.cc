@@ -5,23 +5,35 @@
 namespace headrace {
 namespace {
 
-// What a result needs on the wire besides its line and message. An upper bound by the field sizes.
-constexpr size_t kResultOverheadBytes = 128;
+// The tag and the length of a part on the wire, and of the chunk's own number: an upper bound.
+constexpr size_t kPartOverheadBytes = 16;
 
 }  // namespace
 
-void Outbox::Add(v1::ItemResult result) {
-  const size_t bytes = result.line().size() + result.message().size() + kResultOverheadBytes;
+void Outbox::MakeRoom(size_t bytes) {
   if (open_bytes_ + bytes > options_.chunk_bytes) Flush();
   open_bytes_ += bytes;
   unacked_bytes_ += bytes;
-  *open_.add_results() = std::move(result);
-  if (static_cast<size_t>(open_.results_size()) >= options_.chunk_results) Flush();
 }
 
-void Outbox::Add(v1::BatchDone done) { *open_.add_done() = std::move(done); }
+void Outbox::Add(v1::ItemResult result) {
+  MakeRoom(result.ByteSizeLong() + kPartOverheadBytes);
+  *open_.add_results() = std::move(result);
+  // A large result goes alone: what comes next might not fit beside it.
+  const bool full = static_cast<size_t>(open_.results_size()) >= options_.chunk_results ||
+                    open_bytes_ >= options_.chunk_bytes;
+  if (full) Flush();
+}
 
-void Outbox::Add(v1::ReturnedItems returned) { *open_.add_returned() = std::move(returned); }
+void Outbox::Add(v1::BatchDone done) {
+  MakeRoom(done.ByteSizeLong() + kPartOverheadBytes);
+  *open_.add_done() = std::move(done);
+}
+
+void Outbox::Add(v1::ReturnedItems returned) {
+  MakeRoom(returned.ByteSizeLong() + kPartOverheadBytes);
+  *open_.add_returned() = std::move(returned);
+}
 
 void Outbox::Flush() {
   if (!has_open()) return;

@@ -2,6 +2,7 @@
 #ifndef HEADRACE_WORKER_SESSION_OUTBOX_H_
 #define HEADRACE_WORKER_SESSION_OUTBOX_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,8 +14,9 @@ namespace headrace {
 
 struct OutboxOptions {
   size_t chunk_results = 64;  // a chunk is closed at this many results, or
-  size_t chunk_bytes = size_t{256}
-                       << 10;  // this many bytes, or by Flush() after the flush interval
+  // this many bytes, or by Flush() after the flush interval.
+  size_t chunk_bytes = size_t{256} << 10;
+  size_t max_chunk_bytes = size_t{16} << 20;  // of one that holds a single large result
   size_t max_unacked_bytes = size_t{32} << 20;  // beyond this no item is started
 };
 
@@ -25,7 +27,13 @@ class Outbox {
   explicit Outbox(OutboxOptions options) : options_(options) {}
 
   void set_max_unacked_bytes(size_t bytes) { options_.max_unacked_bytes = bytes; }
+  void set_max_chunk_bytes(size_t bytes) { options_.max_chunk_bytes = bytes; }
 
+  // A result with a longer line must not be added.
+  size_t max_line_bytes() const {
+    return options_.max_chunk_bytes - std::min(options_.max_chunk_bytes, kAroundLineBytes);
+  }
+  // At most max_chunk_bytes on the wire.
   void Add(v1::ItemResult result);
   // The end of a batch, after its results.
   void Add(v1::BatchDone done);
@@ -62,12 +70,24 @@ class Outbox {
   bool empty() const { return !has_open() && chunks_.empty(); }
   bool over_budget() const { return unacked_bytes_ >= options_.max_unacked_bytes; }
   size_t unacked_bytes() const { return unacked_bytes_; }
+  // Of the chunks that are not acknowledged.
+  size_t largest_chunk_bytes() const {
+    size_t largest = 0;
+    for (const Chunk& chunk : chunks_) largest = std::max(largest, chunk.bytes);
+    return largest;
+  }
 
  private:
   struct Chunk {
     v1::Results message;
     size_t bytes = 0;
   };
+
+  // What a chunk of one result holds besides its line: numbers, a message of at most 2,000 bytes.
+  static constexpr size_t kAroundLineBytes = size_t{16} << 10;
+
+  // Closes the open chunk when `bytes` more would not fit; then counts them.
+  void MakeRoom(size_t bytes);
 
   OutboxOptions options_;
   v1::Results open_;

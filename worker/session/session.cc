@@ -142,6 +142,14 @@ Task<absl::Status> Worker::Handshake(Session* session) {
   if (session->welcome.max_unacked_bytes() > 0) {
     outbox_.set_max_unacked_bytes(session->welcome.max_unacked_bytes());
   }
+  const uint64_t max_chunk = session->welcome.max_chunk_bytes();
+  if (max_chunk > 0) outbox_.set_max_chunk_bytes(max_chunk);
+  // Of an earlier coordinator that took more. Sent again and again, it would break every session.
+  if (max_chunk > 0 && outbox_.largest_chunk_bytes() > max_chunk) {
+    co_return absl::FailedPreconditionError(absl::StrCat(
+        "the coordinator takes results of at most ", max_chunk, " bytes, and this worker holds ",
+        outbox_.largest_chunk_bytes(), " bytes in one for the coordinator before it"));
+  }
   co_return absl::OkStatus();
 }
 
