@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/command.h"
@@ -34,6 +35,8 @@ struct ProbeFlags {
   probe::ReportSubject subject;
   probe::PlanOptions plan;
   int64_t max_requests = 40;
+  double price_input_usd = -1;  // per million tokens; below 0: unknown
+  double price_output_usd = -1;
   bool json = false;
   bool yes = false;
 };
@@ -45,14 +48,39 @@ absl::StatusOr<Secret> ReadKey(const ProbeFlags& flags) {
   return RealEnvironment(nullptr).ReadKey(source);
 }
 
+// "0.15:0.6".
+absl::Status ParsePrice(const std::string& text, ProbeFlags* flags) {
+  const size_t colon = text.find(':');
+  if (colon != std::string::npos &&
+      absl::SimpleAtod(text.substr(0, colon), &flags->price_input_usd) &&
+      absl::SimpleAtod(text.substr(colon + 1), &flags->price_output_usd) &&
+      flags->price_input_usd >= 0 && flags->price_output_usd >= 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is no pair of prices like 0.15:0.6"));
+}
+
+std::string CostLine(const ProbeFlags& flags) {
+  if (flags.price_input_usd < 0) return "With --price it tells what that costs.\n";
+  // What a probe without surprises takes, measured against the simulator.
+  constexpr double kUsualInput = 7000;
+  constexpr double kUsualOutput = 1000;
+  const double most = static_cast<double>(flags.plan.max_tokens) *
+                      std::max(flags.price_input_usd, flags.price_output_usd) / 1e6;
+  const double usual =
+      (kUsualInput * flags.price_input_usd + kUsualOutput * flags.price_output_usd) / 1e6;
+  return absl::StrFormat("That costs at most %.4f USD, usually about %.4f.\n", most, usual);
+}
+
 // What it will do and cost at most; on a terminal, whether it may.
 bool Approved(const ProbeFlags& flags) {
   std::fprintf(stderr,
                "probe: at most %lld requests and %s tokens (prompts and longest possible answers), "
-               "for about a minute or two, to %s at %s.\n%s",
+               "for about a minute or two, to %s at %s.\n%s%s",
                static_cast<long long>(flags.max_requests),
                headrace::FormatCount(static_cast<double>(flags.plan.max_tokens)).c_str(),
-               flags.subject.model.c_str(), flags.subject.endpoint.c_str(),
+               flags.subject.model.c_str(), flags.subject.endpoint.c_str(), CostLine(flags).c_str(),
                flags.plan.exhaust
                    ? "It uses up the quota until the provider refuses: other users of the account "
                      "will feel it.\n"
@@ -187,6 +215,10 @@ void AddFlags(CLI::App* command, ProbeFlags* flags) {
            probe::kFewestRequests);
   AddCount(command, "--max-tokens-total", &flags->plan.max_tokens,
            "Tokens at most, prompts and longest possible answers (default: 100k)", 1000);
+  AddParsed(
+      command, "--price", [flags](const std::string& text) { return ParsePrice(text, flags); },
+      "USD per million tokens, to tell what it will cost, e.g. 0.15:0.6")
+      ->type_name("IN:OUT");
   command->add_flag("--exhaust", flags->plan.exhaust, "Use up the quota to see bursts and 429s");
   command->add_flag("--yes", flags->yes, "Do not ask before starting");
   command->add_flag("--json", flags->json, "Everything as one JSON object");

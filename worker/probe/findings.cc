@@ -19,6 +19,10 @@ using quota::Dimension;
 constexpr Dimension kDimensions[] = {Dimension::kRequests, Dimension::kTokens,
                                      Dimension::kInputTokens, Dimension::kOutputTokens};
 
+constexpr absl::string_view kUnexplained =
+    "what was left follows no way of counting that is known: somebody else uses it, or it counts "
+    "in another way";
+
 absl::string_view NameOf(Dimension dimension) {
   switch (dimension) {
     case Dimension::kRequests:
@@ -151,7 +155,9 @@ void AboutLimit(const LimitFindings& limit, Findings* out) {
   const bool told = fit.moved && (sure == Confidence::kCertain || sure == Confidence::kLikely);
   // A limit for a day is one only when that is clear.
   const absl::string_view unit = told && window == "day" ? "day" : "minute";
-  if (limit.series.limit) {
+  // A pool takes no larger ones (common/quota/quota.h).
+  constexpr double kLargest = 1e12;
+  if (limit.series.limit && *limit.series.limit <= kLargest) {
     const auto value = static_cast<int64_t>(std::llround(*limit.series.limit));
     out->findings.push_back({absl::StrCat("limit of ", name),
                              absl::StrCat(Grouped(*limit.series.limit), " per ", unit),
@@ -161,14 +167,16 @@ void AboutLimit(const LimitFindings& limit, Findings* out) {
   } else {
     out->findings.push_back({absl::StrCat("limit of ", name),
                              absl::StrCat("at least ", Grouped(fit.best.top)), Confidence::kUnclear,
-                             "the headers say what is left, but not the limit"});
+                             "the headers say what is left, but no sensible limit"});
     out->pool.push_back({KeyOf(limit.dimension, unit), Grouped(fit.best.top), false,
                          "at least this: the headers do not say the limit"});
   }
   Finding counting{.topic = absl::StrCat("counting of ", name)};
-  if (!fit.moved) {
+  if (!fit.moved || !fit.explained) {
     counting.value = "not told";
-    counting.evidence = "what is left was always the same: too little was used to be seen";
+    counting.evidence = fit.moved
+                            ? std::string(kUnexplained)
+                            : "what is left was always the same: too little was used to be seen";
     out->findings.push_back(std::move(counting));
     return;
   }
@@ -215,9 +223,11 @@ void AboutCharge(const LimitFindings& limit, Findings* out) {
   const Fit& fit = limit.fit;
   Finding at_send{.topic = absl::StrCat(name, " charged at the start")};
   Finding at_end{.topic = absl::StrCat(name, " after the answer")};
-  if (!fit.moved) {
+  if (!fit.moved || !fit.explained) {
     at_send.value = at_end.value = "not told";
-    at_send.evidence = at_end.evidence = "too little was used to be seen in the headers";
+    at_send.evidence =
+        fit.moved ? std::string(kUnexplained) : "too little was used to be seen in the headers";
+    at_end.evidence = at_send.evidence;
   } else {
     at_send.value = Words(AsGood(fit.at_send));
     at_send.confidence = Shaken(ConfidenceOf(fit.at_send), fit);
@@ -309,7 +319,9 @@ void AddWindowKey(const std::string& key, const std::vector<const LimitFindings*
                            absl::StrCat(ConfidenceName(ConfidenceOf(limit->fit.window)), ": ",
                                         CountingEvidence(*limit))});
     } else {
-      out->pool.push_back({key, names[0], false, absl::StrCat("not told apart: ", Words(names))});
+      out->pool.push_back({key, names[0], false,
+                           limit->fit.explained ? absl::StrCat("not told apart: ", Words(names))
+                                                : std::string(kUnexplained)});
     }
     return;
   }
@@ -329,7 +341,7 @@ void AddChargeKey(const std::vector<const LimitFindings*>& limits, Findings* out
     std::sort(names.begin() + 1, names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     if (names.size() > 1 && names[0] == names[1]) names.erase(names.begin());
-    const bool known = names.size() == 1 && names[0] != "nothing";
+    const bool known = names.size() == 1 && names[0] != "nothing" && limit->fit.explained;
     std::string comment = known ? absl::StrCat(ConfidenceName(ConfidenceOf(limit->fit.charge)),
                                                ": ", ChargeTable(*limit))
                                 : absl::StrCat("not told apart: ", Words(names));

@@ -19,6 +19,8 @@ constexpr double kCertainBy = 2 * kMostLoss - 1;
 constexpr double kLikelyBy = kMostLoss - 1;
 // A theory that is this much worse than the best says nothing more.
 constexpr double kGiveUpBy = 3 * kMostLoss;
+// More contradictions than this share of the answers: no theory explains them.
+constexpr double kOddShare = 0.06;
 // Of what a theory has to assume beyond the headers' own words.
 constexpr double kOwnTop = 1;
 constexpr double kUnusual = 0.5;
@@ -383,13 +385,30 @@ Fit FitSeries(const Series& series, bool use_resets) {
     ++fit.compared;
     if (step.loss >= kMostLoss - 1 && step.seen < step.expected) ++fit.less_than_due;
   }
+  fit.explained = fit.loss <= kMostLoss + kOddShare * kMostLoss * fit.compared;
+  if (fit.explained) return fit;
+  // Which of several wrong theories is least wrong says nothing.
+  for (std::vector<Alternative>* group : {&fit.counting, &fit.window, &fit.charge, &fit.at_send,
+                                          &fit.at_end, &fit.shown, &fit.refused, &fit.throttled}) {
+    for (Alternative& alternative : *group) alternative.loss = fit.loss;
+  }
   return fit;
 }
+
+namespace {
+
+// By how much `other` is worse than `best`. Where even the best leaves much unexplained, somebody
+// else is at work, and a difference says less.
+double WorseBy(const Alternative& best, const Alternative& other) {
+  return (other.loss - best.loss) / (1 + best.loss / (2 * kMostLoss));
+}
+
+}  // namespace
 
 Confidence ConfidenceOf(const std::vector<Alternative>& alternatives) {
   if (alternatives.empty()) return Confidence::kNotSeen;
   if (alternatives.size() == 1) return Confidence::kNotSeen;
-  const double by = alternatives[1].loss - alternatives[0].loss;
+  const double by = WorseBy(alternatives[0], alternatives[1]);
   return by >= kCertainBy  ? Confidence::kCertain
          : by >= kLikelyBy ? Confidence::kLikely
                            : Confidence::kUnclear;
@@ -398,7 +417,7 @@ Confidence ConfidenceOf(const std::vector<Alternative>& alternatives) {
 std::vector<std::string> AsGood(const std::vector<Alternative>& alternatives) {
   std::vector<std::string> names;
   for (const Alternative& a : alternatives) {
-    if (names.empty() || a.loss - alternatives[0].loss < kLikelyBy) names.push_back(a.name);
+    if (names.empty() || WorseBy(alternatives[0], a) < kLikelyBy) names.push_back(a.name);
   }
   return names;
 }

@@ -26,6 +26,9 @@ struct Alternative {
 struct Fit {
   bool seen = false;   // there were at least two answers with what is left
   bool moved = false;  // and it was not always the same
+  // Some theory explains nearly all answers. If not, nothing is told apart: somebody else uses the
+  // quota, or it is counted in a way that is none of these.
+  bool explained = false;
   Theory best;
   double loss = 0;
   int compared = 0;         // answers

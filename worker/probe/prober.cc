@@ -56,6 +56,12 @@ Fate FateOf(const provider::Reply& reply) {
   }
 }
 
+// A count that a request of ours can have had; anything else is nonsense of the provider's.
+void DropNonsense(std::optional<int64_t>* tokens) {
+  constexpr int64_t kMost = 1'000'000'000;
+  if (*tokens && (**tokens < 0 || **tokens > kMost)) tokens->reset();
+}
+
 }  // namespace
 
 std::string PromptOfWords(int64_t words, bool long_answer) {
@@ -134,6 +140,9 @@ Task<void> Prober::Call(const Plan* plan, Ask ask, Answer* answer, StopToken sto
   answer->message = reply.message;
   answer->fate = FateOf(reply);
   answer->usage = reply.usage;
+  DropNonsense(&answer->usage.prompt_tokens);
+  DropNonsense(&answer->usage.completion_tokens);
+  DropNonsense(&answer->usage.cached_tokens);
   answer->rate = reply.rate;
   answer->limit_headers = std::move(tap.limits());
   answer->retry_after = reply.retry_after;

@@ -3,7 +3,9 @@ prints runs, and it stops at once where it has to."""
 
 import http.server
 import json
+import os
 import signal
+import subprocess
 import threading
 
 import harness
@@ -159,6 +161,24 @@ class ProbeTest(harness.ProcessTest):
                      ["probe", "http://127.0.0.1:9/v1", "--model", "m", "--provider", "other"],
                      ["probe", "http://127.0.0.1:9/v1", "--model", "m", "--max-requests", "1"]):
             self.assert_code(self.headrace(*args), 2)
+
+    def test_on_a_terminal_it_asks_first(self):
+        simulator = self.simulator(tpm="120k", rpm=3000, **FAST)
+        ours, theirs = os.openpty()
+        process = subprocess.Popen(
+            [harness.BINARY, "probe", simulator.url, "--model", "m", "--price", "1:10"],
+            cwd=self.dir, env=harness.environment(), stdin=theirs, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        os.close(theirs)
+        os.write(ours, b"n\n")
+        out, err = process.communicate(timeout=harness.RUN_TIMEOUT_S)
+        os.close(ours)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertEqual(out, b"")
+        self.assertIn(b"at most 40 requests and 100k tokens", err)
+        self.assertIn(b"at most 1.0000 USD", err)
+        self.assertIn(b"Go on?", err)
+        self.assertEqual(simulator.truth()["requests"], 0)
 
     def test_130_for_an_interrupt_and_what_was_seen_is_told(self):
         simulator = self.simulator(tpm="120k", rpm=3000, **{**FAST, "latency": "500ms"})

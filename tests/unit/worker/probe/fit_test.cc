@@ -4,9 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -183,12 +186,25 @@ TEST(Probe, WhatItPrintsIsTrueInRandomWorlds) {
     options.jitter = absl::Milliseconds(1 + random.Below(50));
     options.least_latency = absl::Milliseconds(50 + random.Below(200));
     options.most_latency = options.least_latency + absl::Milliseconds(random.Below(1500));
+    const char* requests_window = shape.window;
+    if (!shape.rolling && random.Chance(0.3)) {
+      const Shape& other = kShapes[random.Below(3)];  // the others may not be mixed
+      options.limits[0].mechanics = other.mechanics;
+      options.limits[0].period = absl::Seconds(other.period_s);
+      options.limits[0].offset = {};
+      if (other.mechanics == Mechanics::kWindow) options.limits[0].offset = absl::Seconds(17);
+      requests_window = other.window;
+    }
+    if (random.Chance(0.2)) {
+      options.outsider_tokens_per_s =
+          static_cast<double>(options.limits[1].limit) / 60 * 0.3 * random.Unit();
+    }
     const Probed probed = Probe(options);
     const std::string window = probed.Key("window");
     const std::string charge = probed.Key("charge");
     EXPECT_THAT(window, AnyOf("", shape.window));
     EXPECT_THAT(charge, AnyOf("", charging.key));
-    EXPECT_THAT(probed.Key("requests_window"), AnyOf("", shape.window));
+    EXPECT_THAT(probed.Key("requests_window"), AnyOf("", requests_window));
     windows += !window.empty();
     charges += !charge.empty();
     requests += static_cast<int>(probed.answers.size());
@@ -205,6 +221,61 @@ TEST(Probe, WhatItPrintsIsTrueInRandomWorlds) {
               worlds, windows, charges, static_cast<double>(requests) / worlds);
   EXPECT_GE(windows, worlds * 3 / 5);
   EXPECT_GE(charges, worlds / 2);
+}
+
+// Headers, usage and times without any sense: nothing breaks.
+TEST(Probe, NonsenseBreaksNothing) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    const auto number = [&random]() -> std::optional<int64_t> {
+      switch (random.Below(5)) {
+        case 0:
+          return std::nullopt;
+        case 1:
+          return 0;
+        case 2:
+          return 999'999'999'999'999'999;
+        default:
+          return random.Between(0, 1000);
+      }
+    };
+    Plan plan({.exhaust = random.Chance(0.5)});
+    double now = 0;
+    while (std::optional<Ask> ask = plan.Next()) {
+      for (int i = 0; i < ask->copies; ++i) {
+        Answer answer;
+        answer.ask = *ask;
+        answer.sent_s = now;
+        now += random.Chance(0.1) ? 0 : random.Unit();
+        answer.head_s = answer.end_s = now;
+        answer.status = 200;
+        answer.fate = random.Chance(0.8) ? Fate::kAnswered : Fate::kThrottled;
+        answer.overlapped = ask->copies > 1;
+        for (auto* words :
+             {&answer.rate.requests, &answer.rate.tokens, &answer.rate.input_tokens}) {
+          words->limit = number();
+          if (words->limit == 0) words->limit.reset();  // as the parser does
+          words->remaining = number();
+          if (random.Chance(0.5)) words->reset = absl::Hours(8784) * random.Unit();
+        }
+        if (random.Chance(0.5)) answer.usage.prompt_tokens = random.Between(0, 1'000'000'000);
+        plan.Add(std::move(answer));
+      }
+    }
+    const Findings findings = Conclude(plan.answers(), {"openai", "http://127.0.0.1:1/v1", true});
+    for (const PoolKey& key : findings.pool) {
+      if (key.known && absl::EndsWith(key.key, "_per_minute")) {
+        EXPECT_LE(key.value.size(), 13u) << key.value;
+      }
+    }
+  }
+}
+
+TEST(Probe, NothingIsKnownOfNoAnswers) {
+  const Findings findings = Conclude({}, {"openai", "https://api.openai.com/v1", false});
+  EXPECT_TRUE(findings.limits.empty());
+  ASSERT_EQ(findings.pool.size(), 1u);
+  EXPECT_EQ(findings.pool[0].value, "openai");
 }
 
 TEST(Probe, InputAndOutputApartInThousands) {
