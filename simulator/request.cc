@@ -127,6 +127,10 @@ class Scanner {
     if (key == "max_tokens" || key == "max_completion_tokens" || key == "max_output_tokens") {
       return Integer(&facts_.max_tokens);
     }
+    if (key == "temperature" && at_ < text_.size() && absl::ascii_isdigit(text_[at_])) {
+      if (!absl::SimpleAtod(Scalar(), &facts_.temperature)) facts_.temperature = 0;
+      return true;
+    }
     if (key == "n") {
       if (!Integer(&facts_.choices)) return false;
       facts_.choices = std::clamp<int64_t>(facts_.choices, 1, 16);

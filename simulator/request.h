@@ -42,6 +42,7 @@ struct BodyFacts {
   bool stream = false;
   bool include_usage = false;  // stream_options.include_usage
   int64_t max_tokens = 0;      // max_tokens, max_completion_tokens or max_output_tokens; 0: absent
+  double temperature = 0;      // 0: absent, or no number
   int64_t choices = 1;         // "n", clamped to [1, 16]
   int64_t inputs = 1;          // elements of an "input" array (embeddings)
   int64_t prompt_bytes = 0;    // bytes of all strings below messages, prompt, system, input

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kMaxAccounts = 10'000;
 // What a provider reserves when a request names no max_tokens. Chosen, not measured.
 constexpr int64_t kDefaultMaxTokens = 16;
+// As OpenAI's.
+constexpr double kMaxTemperature = 2;
 // Calls that one barrier holds at most.
 constexpr int kMaxBarrier = 100'000;
 
@@ -133,6 +135,9 @@ void Service::Generate(Call* call, Endpoint endpoint, MonoTime now) {
     return refuse(400, "invalid_request_error", "",
                   facts.valid ? "you must provide a model parameter"
                               : "We could not parse the JSON body of your request.");
+  }
+  if (facts.temperature > kMaxTemperature) {
+    return refuse(400, "invalid_request_error", "", "temperature: it must be at most 2.");
   }
   if (!models_.empty() && !models_.contains(facts.model)) {
     return refuse(404, anthropic ? "not_found_error" : "invalid_request_error", "model_not_found",

@@ -100,8 +100,8 @@ class Level {
   bool known() const { return known_; }
   Interval left() const { return left_; }
 
-  void Set(double at, double left) {
-    left_ = {left, left};
+  void Set(double at, Interval left) {
+    left_ = left;
     known_ = true;
     at_ = at;
   }
@@ -236,7 +236,7 @@ class Judge {
     const Interval before = level_.left();
     if (shows && theory_.shown == Shown::kBefore) Compare(i, at, before);
     const Interval charge = ChargeAtSend(s, theory_);
-    level_.Charge(charge, charge.high > 0);
+    level_.Charge(charge, charge.high > 0 || theory_.at_send == AtSend::kNothing);
     if (shows && theory_.shown == Shown::kCharged) Compare(i, at, before);
     const Interval end = ChargeAtEnd(s, theory_, series_.dimension, charge);
     const Interval back = theory_.at_end == AtEnd::kKept ? Interval{} : charge - end;
@@ -265,24 +265,27 @@ class Judge {
   void Compare(size_t i, double at, Interval before) {
     const Sample& s = series_.samples[i];
     if (s.overlapped) return;  // in which order they were counted is not known
-    const double seen = *s.remaining;
-    if (level_.known() && seen > 0) {
+    // What may be behind the number: a bucket is rounded down or to the nearest.
+    const bool whole = theory_.counting != Counting::kBucket;
+    const double quantum = std::max(series_.quantum, 1.0);
+    const double below = quantum > 1 ? quantum : whole ? 0 : 0.5;
+    const double above = quantum > 1 ? quantum : whole ? 0 : 1;
+    const Interval seen = {*s.remaining - below, *s.remaining + above};
+    Interval now = seen;
+    if (level_.known() && *s.remaining > 0) {
       const Interval left = level_.left();
-      // Rounded here and where it was last read; what is counted in whole units has no fractions.
-      const double whole = theory_.counting == Counting::kBucket ? 1 : 0.25;
-      const double slack = series_.quantum > 1 ? series_.quantum : whole;
-      double off = 0;
-      if (seen < left.low - slack) off = left.low - slack - seen;
-      if (seen > left.high + slack) off = seen - left.high - slack;
-      const double scale = 0.5 * std::max(slack, 1.0) + 0.15 * (left.high - left.low);
+      const double off = std::max({0.0, left.low - seen.high, seen.low - left.high});
+      const double scale = 0.5 * quantum + 0.15 * (left.high - left.low);
       const double loss = std::min(off * off / (scale * scale), kMostLoss);
       loss_ += loss;
+      // Many small charges are seen together where each is lost in rounding.
+      if (off == 0) now = {std::max(left.low, seen.low), std::min(left.high, seen.high)};
       if (steps_ != nullptr) {
         const double middle = (before.low + before.high) / 2;
-        steps_->push_back({i, middle, (left.low + left.high) / 2, seen, loss});
+        steps_->push_back({i, middle, (left.low + left.high) / 2, *s.remaining, loss});
       }
     }
-    level_.Set(at, seen);
+    level_.Set(at, now);
   }
 
   const Series& series_;
@@ -403,7 +406,8 @@ Series MakeSeries(const std::vector<Answer>& answers, quota::Dimension dimension
   }
   // Three in a row by chance: one in 10^9.
   if (remains >= 3 && thousands && dimension != quota::Dimension::kRequests) series.quantum = 1000;
-  if (resets > 0 && whole_s == resets) series.reset_grain_s = 1.05;
+  // Whole seconds, and perhaps from a Date header that is one of them, too.
+  if (resets > 0 && whole_s == resets) series.reset_grain_s = 2.1;
   std::sort(series.samples.begin(), series.samples.end(),
             [](const Sample& a, const Sample& b) { return a.sent_s < b.sent_s; });
   return series;

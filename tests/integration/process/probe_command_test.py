@@ -57,6 +57,7 @@ class ProbeTest(harness.ProcessTest):
         keys = self.found(ended)
         self.assertEqual(keys["input_tokens_per_minute"], "60000", ended)
         self.assertEqual(keys["output_tokens_per_minute"], "12000", ended)
+        self.assertEqual(keys.get("requests_per_minute"), "600", ended)
         self.assertEqual(keys["charge"], "actuals", ended)
         self.assertNotIn("tokens_per_minute", keys)
         self.runs(ended)
@@ -68,6 +69,8 @@ class ProbeTest(harness.ProcessTest):
         keys = self.found(ended)
         self.assertEqual(keys["window"], "10s", ended)
         self.assertEqual(keys["requests_window"], "10s", ended)
+        # The simulator looks at a request before it counts it.
+        self.assertRegex(ended.err, r"requests refused as wrong +are free \(")
         self.assertEqual(keys["charge"], "larger", ended)
         self.runs(ended)
 

@@ -53,6 +53,7 @@ TEST(ScanBody, ReadsTheFactsWhereverTheyStand) {
   EXPECT_TRUE(facts.include_usage);
   EXPECT_EQ(facts.max_tokens, 77);
   EXPECT_EQ(facts.choices, 2);
+  EXPECT_EQ(facts.temperature, 0.5);
   EXPECT_EQ(facts.prompt_bytes, 8);  // "user" and "four"
 }
 

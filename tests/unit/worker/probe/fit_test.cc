@@ -299,6 +299,19 @@ TEST(Probe, InputAndOutputApartInThousands) {
   EXPECT_EQ(probed.Key("charge"), "actuals");
 }
 
+// Found with the simulator: one request of 600 was always in use, and back before the next; with
+// resets in whole seconds that was taken for 600 a day.
+TEST(Probe, AMinutesRequestsAreNotTakenForADays) {
+  for (const int64_t limit : {600, 3000, 20'000}) {
+    ProviderOptions options = OpenAiLike();
+    options.limits[0].limit = limit;
+    options.reset_in_seconds = true;
+    const Probed probed = Probe(options);
+    EXPECT_EQ(probed.Key("requests_per_day"), "");
+    EXPECT_EQ(probed.Key("requests_per_minute"), absl::StrCat(limit));
+  }
+}
+
 TEST(Probe, CachedTokensThatAreFree) {
   for (const AtEnd at_end : {AtEnd::kUsage, AtEnd::kUncached}) {
     ProviderOptions options = OpenAiLike();
