@@ -27,7 +27,7 @@ absl::StatusOr<CoordinatorProcessOptions> MakeOptions(const CoordinatorCommandFl
     return absl::InvalidArgumentError("--admin: this build has no admin server");
   }
   CoordinatorProcessOptions options = flags.options;
-  HR_ASSIGN_OR_RETURN(options.server.token, rpc::ReadToken(flags.token));
+  HR_ASSIGN_OR_RETURN(options.server.token, rpc::LiveToken::Read(flags.token));
   if (flags.job.empty()) {
     if (flags.out.empty()) {
       return absl::InvalidArgumentError(

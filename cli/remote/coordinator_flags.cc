@@ -43,9 +43,9 @@ absl::StatusOr<CoordinatorConnection> Connect(CoordinatorFlags flags) {
   flags.tls.enabled |= !flags.tls.ca_file.empty() || !flags.tls.cert_file.empty();
   CoordinatorConnection connection;
   connection.address = address.ToString();
-  HR_ASSIGN_OR_RETURN(connection.token, rpc::ReadToken(flags.token));
+  HR_ASSIGN_OR_RETURN(connection.token, rpc::LiveToken::Read(flags.token));
   HR_RETURN_IF_ERROR(
-      rpc::CheckTokenExposure(address, flags.tls, !connection.token.empty(), flags.insecure));
+      rpc::CheckTokenExposure(address, flags.tls, !connection.token->empty(), flags.insecure));
   HR_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                       rpc::MakeClientCredentials(flags.tls));
   rpc::QuietGrpcLog();

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/base/secret.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/token.h"
 
@@ -32,7 +31,7 @@ void AddCoordinatorFlags(CLI::App* command, CoordinatorFlags* flags);
 struct CoordinatorConnection {
   std::string address;
   std::shared_ptr<grpc::Channel> channel;  // connects when first used
-  Secret token;
+  std::shared_ptr<rpc::LiveToken> token;   // perhaps an empty one
 };
 
 // InvalidArgument for a bad address, bad TLS files, or a token that would be sent in plaintext;

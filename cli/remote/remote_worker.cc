@@ -38,7 +38,7 @@ class Sessions {
   std::unique_ptr<WorkerStream> Open() {
     return std::make_unique<ClientStream>(
         reactor_, [this](grpc::ClientContext* context, ClientStream::Base* base) {
-          rpc::AddToken(token_, context);
+          rpc::AddToken(token_->Get(), context);
           stub_->async()->Session(context, base);
         });
   }
@@ -46,7 +46,7 @@ class Sessions {
  private:
   Reactor* const reactor_;
   const std::unique_ptr<v1::WorkerService::Stub> stub_;
-  const Secret token_;
+  const std::shared_ptr<rpc::LiveToken> token_;
 };
 
 Task<void> Main(Reactor* reactor, Worker* worker, Sessions* sessions, DialerOptions options,

@@ -22,6 +22,7 @@
 #include "common/base/secret.h"
 #include "common/rpc/address.h"
 #include "common/rpc/peer.h"
+#include "common/rpc/token.h"
 
 namespace headrace::rpc {
 
@@ -76,15 +77,15 @@ void AddToken(const Secret& token, grpc::ClientContext* context);
 // Checks the token of each call. Thread-safe.
 class TokenCheck {
  public:
-  // An empty token lets everyone in.
-  explicit TokenCheck(Secret token) : token_(std::move(token)) {}
+  // None, or an empty token, lets everyone in.
+  explicit TokenCheck(std::shared_ptr<LiveToken> token) : token_(std::move(token)) {}
 
   // UNAUTHENTICATED, with words, without the token. The refusal is logged with the peer's address,
   // at most once in 10 s.
   grpc::Status Check(const grpc::ServerContextBase& context) const;
 
  private:
-  const Secret token_;
+  const std::shared_ptr<LiveToken> token_;
   mutable std::atomic<int64_t> next_log_s_{0};
 };
 

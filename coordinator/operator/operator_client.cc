@@ -21,8 +21,8 @@ constexpr absl::Duration kSubmitTimeout = absl::Hours(1);
 
 }  // namespace
 
-OperatorClient::OperatorClient(std::shared_ptr<grpc::Channel> channel, Secret token,
-                               absl::Duration patience)
+OperatorClient::OperatorClient(std::shared_ptr<grpc::Channel> channel,
+                               std::shared_ptr<rpc::LiveToken> token, absl::Duration patience)
     : stub_(v1::OperatorService::NewStub(std::move(channel))),
       token_(std::move(token)),
       patience_(patience) {}
@@ -37,7 +37,7 @@ absl::StatusOr<Response> OperatorClient::Call(Method<Response, Request> method,
   const absl::Time give_up = absl::Now() + patience_;
   for (int retry = 0;; ++retry) {
     grpc::ClientContext context;
-    rpc::AddToken(token_, &context);
+    rpc::AddToken(token_->Get(), &context);
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     Response response;
     const absl::Status status = rpc::FromGrpc(((*stub_).*method)(&context, request, &response));

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/base/secret.h"
+#include "common/rpc/token.h"
 #include "headrace/v1/operator.grpc.pb.h"
 
 namespace headrace {
@@ -19,7 +19,8 @@ namespace headrace {
 // refuses the token, FailedPrecondition when it is too old to know the call, and its own answers.
 class OperatorClient {
  public:
-  OperatorClient(std::shared_ptr<grpc::Channel> channel, Secret token, absl::Duration patience);
+  OperatorClient(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<rpc::LiveToken> token,
+                 absl::Duration patience);
 
   absl::StatusOr<v1::SubmitJobResponse> Submit(std::string job_yaml);
   absl::StatusOr<v1::CancelJobResponse> Cancel(std::string job, std::string reason);
@@ -34,7 +35,7 @@ class OperatorClient {
                                 absl::Duration timeout);
 
   const std::unique_ptr<v1::OperatorService::Stub> stub_;
-  const Secret token_;
+  const std::shared_ptr<rpc::LiveToken> token_;
   const absl::Duration patience_;
 };
 

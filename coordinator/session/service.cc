@@ -77,7 +77,8 @@ class SessionServer::Service final : public v1::WorkerService::CallbackService {
   const rpc::TokenCheck* const token_;
 };
 
-SessionServer::SessionServer(Reactor* reactor, OnStream on_stream, Secret token)
+SessionServer::SessionServer(Reactor* reactor, OnStream on_stream,
+                             std::shared_ptr<rpc::LiveToken> token)
     : token_(std::move(token)),
       service_(std::make_unique<Service>(reactor, std::move(on_stream), &token_)) {}
 
@@ -93,7 +94,8 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(Reactor* rea
                                                                     SessionServerOptions options) {
   HR_ASSIGN_OR_RETURN(rpc::Address address, rpc::ParseAddress(options.listen));
   HR_RETURN_IF_ERROR(rpc::CheckExposure(address, options.tls, options.insecure));
-  rpc::WarnOfExposure(address, options.tls, !options.token.empty());
+  const bool has_token = options.token != nullptr && !options.token->empty();
+  rpc::WarnOfExposure(address, options.tls, has_token);
   HR_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials,
                       rpc::MakeServerCredentials(options.tls));
   rpc::RaiseFileLimit();
@@ -123,7 +125,7 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Start(Reactor* rea
 
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::StartInProcess(Reactor* reactor,
                                                                              OnStream on_stream) {
-  std::unique_ptr<SessionServer> server(new SessionServer(reactor, std::move(on_stream), Secret()));
+  std::unique_ptr<SessionServer> server(new SessionServer(reactor, std::move(on_stream), nullptr));
   grpc::ServerBuilder builder;
   builder.SetOption(std::make_unique<ReflectionOption>(false));
   builder.RegisterService(server->service_.get());

@@ -12,7 +12,6 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "common/async/reactor.h"
-#include "common/base/secret.h"
 #include "common/rpc/credentials.h"
 #include "coordinator/operator/operator.h"
 #include "coordinator/session/worker_session.h"
@@ -31,7 +30,8 @@ inline constexpr int kMaxPartBytes = kMaxMessageBytes - (1 << 20);
 struct SessionServerOptions {
   std::string listen;  // ADDR:PORT; port 0: any free one
   rpc::ServerTls tls;
-  Secret token;           // that workers and operators must show; empty: none
+  // That workers and operators must show; none, or an empty one: everybody is let in.
+  std::shared_ptr<rpc::LiveToken> token;
   bool insecure = false;  // listen beyond loopback without TLS
   bool reflection = false;
 };
@@ -74,7 +74,7 @@ class SessionServer {
 
  private:
   class Service;
-  SessionServer(Reactor* reactor, OnStream on_stream, Secret token);
+  SessionServer(Reactor* reactor, OnStream on_stream, std::shared_ptr<rpc::LiveToken> token);
 
   const rpc::TokenCheck token_;
   std::unique_ptr<Service> service_;

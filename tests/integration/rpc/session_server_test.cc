@@ -7,7 +7,10 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 #include <vector>
@@ -147,7 +150,7 @@ SessionServerOptions ListenAt(const std::string& address) {
 
 SessionServerOptions WithToken(const std::string& token) {
   SessionServerOptions options;
-  options.token = Secret(token);
+  options.token = std::make_shared<rpc::LiveToken>(Secret(token));
   return options;
 }
 
@@ -231,7 +234,8 @@ TEST(SessionServer, EachCallWithoutTheTokenIsRefusedInWords) {
   for (const char* token : {"", "wrong", "righ", "right2", "RIGHT"}) {
     const absl::string_view words = *token == '\0' ? "asks for a token" : "is not the coordinator";
     std::vector<absl::Status> refusals = {OpenSession(channel, Secret(token))};
-    OperatorClient client(channel, Secret(token), absl::ZeroDuration());
+    OperatorClient client(channel, std::make_shared<rpc::LiveToken>(Secret(token)),
+                          absl::ZeroDuration());
     refusals.push_back(client.Submit("job").status());
     refusals.push_back(client.Cancel("job", "").status());
     refusals.push_back(client.Status().status());
@@ -241,7 +245,8 @@ TEST(SessionServer, EachCallWithoutTheTokenIsRefusedInWords) {
     }
   }
   EXPECT_TRUE(OpenSession(channel, Secret("right")).ok());
-  OperatorClient client(channel, Secret("right"), absl::ZeroDuration());
+  OperatorClient client(channel, std::make_shared<rpc::LiveToken>(Secret("right")),
+                        absl::ZeroDuration());
   EXPECT_EQ(client.Submit("job")->output_dir(), "job");
 }
 
@@ -278,6 +283,37 @@ TEST(SessionServer, TwoTokensInOneCallAreRefused) {
   v1::GetStatusResponse response;
   EXPECT_EQ(stub->GetStatus(&context, v1::GetStatusRequest(), &response).error_code(),
             grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(SessionServer, ATokenThatIsReplacedInItsFileIsAskedForWithoutARestart) {
+  const std::string path =
+      testing::TempDir() + "headrace_live_token_" + std::to_string(static_cast<long>(getpid()));
+  std::ofstream(path) << "old\n";
+  rpc::TokenTimes times;
+  times.reload = absl::ZeroDuration();
+  times.overlap = absl::Hours(1);
+  SessionServerOptions options;
+  options.token = *rpc::LiveToken::Read({"", path}, times);
+  TestServer server(std::move(options));
+  ASSERT_TRUE(server.server.ok()) << server.server.status();
+  const auto client_token = *rpc::LiveToken::Read({"", path}, times);
+  OperatorClient client(Connect(server), client_token, absl::ZeroDuration());
+  OperatorClient late(Connect(server), std::make_shared<rpc::LiveToken>(Secret("old")),
+                      absl::ZeroDuration());
+  OperatorClient early(Connect(server), std::make_shared<rpc::LiveToken>(Secret("new")),
+                       absl::ZeroDuration());
+  EXPECT_TRUE(client.Status().ok());
+  EXPECT_EQ(early.Status().status().code(), absl::StatusCode::kUnauthenticated);
+  std::ofstream(path) << "new\n";
+  EXPECT_TRUE(client.Status().ok());
+  EXPECT_TRUE(early.Status().ok());
+  EXPECT_TRUE(late.Status().ok()) << "not everybody has the new one in the same moment";
+  unlink(path.c_str());
+  EXPECT_TRUE(client.Status().ok()) << "a file that is gone locks nobody out";
+  OperatorClient none(Connect(server), std::make_shared<rpc::LiveToken>(Secret()),
+                      absl::ZeroDuration());
+  EXPECT_EQ(none.Status().status().code(), absl::StatusCode::kUnauthenticated)
+      << "and lets nobody in";
 }
 
 TEST(SessionServer, NoTokenIsEverLogged) {
@@ -429,7 +465,8 @@ TEST(SessionServer, ReflectionIsThereOnlyWhenAskedFor) {
 
 TEST(SessionServer, AMessagePastTheLimitIsRefusedBySize) {
   TestServer server({});
-  OperatorClient client(Connect(server), Secret(), absl::ZeroDuration());
+  OperatorClient client(Connect(server), std::make_shared<rpc::LiveToken>(Secret()),
+                        absl::ZeroDuration());
   const absl::Status refused = client.Submit(std::string(rpc::kMaxMessageBytes + 1, 'x')).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(client.Submit(std::string(rpc::kMaxMessageBytes / 2, 'x')).ok());
@@ -437,7 +474,7 @@ TEST(SessionServer, AMessagePastTheLimitIsRefusedBySize) {
 
 TEST(OperatorService, AnswersAndErrorsPassThroughAsTheyAre) {
   TestServer server({});
-  OperatorClient client(Connect(server), Secret(), kPatience);
+  OperatorClient client(Connect(server), std::make_shared<rpc::LiveToken>(Secret()), kPatience);
   EXPECT_EQ(client.Submit("dir")->output_dir(), "dir");
   EXPECT_EQ(client.Submit("bad").status(), absl::InvalidArgumentError("line 1: no job"));
   EXPECT_EQ(client.Cancel("x", "").status(), absl::NotFoundError("no job x"));
@@ -458,7 +495,7 @@ TEST(OperatorService, ACallerThatWentAwayHoldsUpNothing) {
   server.op()->began.get_future().get();
   context.TryCancel();
   caller.join();
-  OperatorClient client(Connect(server), Secret(), kPatience);
+  OperatorClient client(Connect(server), std::make_shared<rpc::LiveToken>(Secret()), kPatience);
   EXPECT_EQ(client.Status()->state(), "serving");
   // The server ends while the call's work is still under way: its stop token ends it.
 }
@@ -483,8 +520,8 @@ TEST(OperatorClient, AsksAgainUntilItsPatienceIsOver) {
   const rpc::Address gone = there.address();
   (*there.server)->Stop();
   const absl::Time begun = absl::Now();
-  OperatorClient client(rpc::MakeChannel(gone, *rpc::MakeClientCredentials({})), Secret(),
-                        absl::Milliseconds(500));
+  OperatorClient client(rpc::MakeChannel(gone, *rpc::MakeClientCredentials({})),
+                        std::make_shared<rpc::LiveToken>(Secret()), absl::Milliseconds(500));
   EXPECT_TRUE(absl::IsUnavailable(client.Status().status()));
   EXPECT_GE(absl::Now() - begun, absl::Milliseconds(100)) << "it asked more than once";
   EXPECT_LE(absl::Now() - begun, kPatience);

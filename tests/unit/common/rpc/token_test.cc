@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace headrace::rpc {
 namespace {
@@ -65,6 +66,57 @@ TEST_F(Token, NoSourceIsNoToken) {
   const absl::StatusOr<Secret> token = ReadToken(TokenSource{});
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_TRUE(token->empty());
+}
+
+TEST_F(Token, AReplacedTokenIsStillTakenForAWhileAndThenNoMore) {
+  ASSERT_TRUE(FromFile("one").ok());
+  for (const bool overlap : {true, false}) {
+    std::ofstream(file_) << "one";
+    TokenTimes times;
+    times.reload = absl::ZeroDuration();
+    times.overlap = overlap ? absl::Hours(1) : absl::ZeroDuration();
+    const auto token = *LiveToken::Read(TokenSource{"", file_}, times);
+    EXPECT_EQ(token->Get().Reveal(), "one");
+    EXPECT_TRUE(token->Accepts("one"));
+    EXPECT_FALSE(token->Accepts("two"));
+    std::ofstream(file_) << "two";
+    EXPECT_EQ(token->Get().Reveal(), "two");
+    EXPECT_TRUE(token->Accepts("two"));
+    EXPECT_EQ(token->Accepts("one"), overlap);
+    std::ofstream(file_) << "three";
+    EXPECT_TRUE(token->Accepts("three"));
+    EXPECT_EQ(token->Accepts("two"), overlap);
+    EXPECT_FALSE(token->Accepts("one")) << "only the last one is remembered";
+    EXPECT_FALSE(token->Accepts(""));
+  }
+}
+
+TEST_F(Token, AFileThatHoldsNoTokenAnyMoreChangesNothing) {
+  ASSERT_TRUE(FromFile("one").ok());
+  TokenTimes times;
+  times.reload = absl::ZeroDuration();
+  times.overlap = absl::ZeroDuration();
+  const auto token = *LiveToken::Read(TokenSource{"", file_}, times);
+  for (const std::string& content :
+       std::vector<std::string>{"", " \n", "two words", std::string(5000, 'x')}) {
+    std::ofstream(file_) << content;
+    EXPECT_EQ(token->Get().Reveal(), "one");
+    EXPECT_TRUE(token->Accepts("one"));
+    EXPECT_FALSE(token->Accepts(content));
+    EXPECT_FALSE(token->empty());
+  }
+  unlink(file_.c_str());
+  EXPECT_TRUE(token->Accepts("one"));
+}
+
+TEST_F(Token, AFileIsNotReadAtEachUse) {
+  ASSERT_TRUE(FromFile("one").ok());
+  TokenTimes times;
+  times.reload = absl::Hours(1);
+  const auto token = *LiveToken::Read(TokenSource{"", file_}, times);
+  std::ofstream(file_) << "two";
+  EXPECT_EQ(token->Get().Reveal(), "one");
+  EXPECT_TRUE(token->Accepts("one"));
 }
 
 TEST(SameSecret, OnlyEqualTextsAreTheSame) {
