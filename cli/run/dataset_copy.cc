@@ -90,8 +90,10 @@ absl::Status WriteOrigin(const std::string& copy, const std::string& url,
   return Disk::Real()->WriteWhole(absl::StrCat(copy, ".json"), text);
 }
 
-absl::Status Download(const DatasetJob& dataset, const std::string& dir, const std::string& copy) {
+absl::Status Download(const DatasetJob& dataset, const std::string& dir, const std::string& copy,
+                      const std::atomic<bool>* stopped) {
   http::FetchOptions options;
+  options.stopped = stopped;
   HR_ASSIGN_OR_RETURN(options.bearer, ReadCheckedKey(dataset.api_key, ValidateOptions()));
   RemoveLeftovers(dir, CopyName(dataset.path));
   const std::string mine = absl::StrCat(copy, kPartMark, getpid());
@@ -116,14 +118,24 @@ absl::Status Download(const DatasetJob& dataset, const std::string& dir, const s
   return Disk::Real()->SyncDir(dir);
 }
 
-}  // namespace
-
-absl::StatusOr<DatasetJob> CopyDataset(const DatasetJob& dataset, const std::string& dir) {
+absl::StatusOr<DatasetJob> Copy(const DatasetJob& dataset, const std::string& dir,
+                                const std::atomic<bool>* stopped) {
   if (!IsUrl(dataset.path)) return dataset;
   DatasetJob local = dataset;
   local.path = absl::StrCat(dir, "/", CopyName(dataset.path));
-  if (!Exists(local.path)) HR_RETURN_IF_ERROR(Download(dataset, dir, local.path));
+  if (!Exists(local.path)) HR_RETURN_IF_ERROR(Download(dataset, dir, local.path, stopped));
   return local;
+}
+
+}  // namespace
+
+absl::StatusOr<DatasetJob> CopyDataset(const DatasetJob& dataset, const std::string& dir) {
+  return Copy(dataset, dir, nullptr);
+}
+
+absl::StatusOr<DatasetJob> CopyDatasetUnless(const std::atomic<bool>& stopped,
+                                             const DatasetJob& dataset, const std::string& dir) {
+  return Copy(dataset, dir, &stopped);
 }
 
 absl::StatusOr<std::unique_ptr<PassingCopy>> PassingCopy::Make(const JobConfig& job) {

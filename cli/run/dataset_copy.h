@@ -2,6 +2,7 @@
 #ifndef HEADRACE_CLI_RUN_DATASET_COPY_H_
 #define HEADRACE_CLI_RUN_DATASET_COPY_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,9 @@ namespace headrace {
 // `dataset.api_key` goes to the URL's own host alone. Blocks, for as long as a download takes.
 // Errors: as of FetchToFile, and Unauthenticated for a key that cannot be read.
 absl::StatusOr<DatasetJob> CopyDataset(const DatasetJob& dataset, const std::string& dir);
+// The same; ends with Cancelled, within about a second, once `stopped` is true.
+absl::StatusOr<DatasetJob> CopyDatasetUnless(const std::atomic<bool>& stopped,
+                                             const DatasetJob& dataset, const std::string& dir);
 
 // For a look at a dataset: takes the copy of the run directory `run_dir`, else makes one in the
 // system's directory for temporary files and removes it again.

@@ -53,6 +53,7 @@ JobTable::JobTable(JobTableOptions options, Disk* disk, Reactor* reactor, Coordi
       coordinator_(coordinator),
       begun_(reactor->Now()),
       thread_(reactor),
+      opening_(reactor),
       runs_(reactor, StopToken()),
       sampling_(reactor, StopToken()) {}
 
@@ -112,9 +113,10 @@ Task<absl::StatusOr<std::unique_ptr<JobRun>>> JobTable::OpenRun(JobConfig job, u
     options.job_id = id;
     options.build = options_.build;
     options.lease = options_.lease;
+    options.copy_dataset = options_.copy_dataset;
     return JobRun::Open(std::move(job), std::move(options), disk_, reactor_);
   };
-  co_return co_await thread_.Run(open);
+  co_return co_await opening_.Run(open);
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #define HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,9 @@ struct JobTableOptions {
   std::string boot_id;
   std::string build;
   absl::Duration lease = absl::Seconds(60);
+  // See JobRunOptions. May be called on a thread of the table's own.
+  std::function<absl::StatusOr<DatasetJob>(const DatasetJob& dataset, const std::string& dir)>
+      copy_dataset;
 };
 
 struct FinishedJob {
@@ -109,7 +113,8 @@ class JobTable final : public Operator {
   Coordinator* const coordinator_;
   const MonoTime begun_;
   std::unique_ptr<File> lock_;
-  BlockingThread thread_;                            // opens runs, writes the register
+  BlockingThread thread_;   // writes the register
+  BlockingThread opening_;  // downloads and reads datasets, which may take hours
   std::map<uint64_t, std::unique_ptr<Entry>> jobs_;  // by id
   uint64_t next_id_ = 1;
   bool stopping_ = false;

@@ -76,6 +76,9 @@ class Transfer {
 
  private:
   void SetCommon(CURL* easy, absl::Duration left);
+  bool stopped() const {
+    return options_.stopped != nullptr && options_.stopped->load(std::memory_order_relaxed);
+  }
 
   const std::string ca_bundle_;
   std::optional<std::string> proxy_;
@@ -106,6 +109,16 @@ void Transfer::SetCommon(CURL* easy, absl::Duration left) {
   Set(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
   Set(easy, CURLOPT_LOW_SPEED_TIME,
       std::max(1L, static_cast<long>(absl::ToInt64Seconds(options_.silence_timeout))));
+  if (options_.stopped != nullptr) {
+    // libcurl asks about once a second, also when nothing comes.
+    Set(easy, CURLOPT_NOPROGRESS, 0L);
+    Set(easy, CURLOPT_XFERINFODATA, static_cast<void*>(this));
+    Set(
+        easy, CURLOPT_XFERINFOFUNCTION,
+        +[](void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+          return static_cast<Transfer*>(self)->stopped() ? 1 : 0;
+        });
+  }
   constexpr int64_t kMost = INT32_MAX;
   Set(easy, CURLOPT_TIMEOUT_MS,
       static_cast<long>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left), 1, kMost)));
@@ -116,6 +129,7 @@ absl::Status Transfer::Run() {
   absl::Duration delay = options_.first_delay;
   const std::unique_ptr<CURL, CurlFree> easy(curl_easy_init());
   for (int attempt = 1;; ++attempt) {
+    if (stopped()) return absl::CancelledError(absl::StrCat(shown_, ": stopped"));
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(

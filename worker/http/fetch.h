@@ -4,6 +4,7 @@
 #ifndef HEADRACE_WORKER_HTTP_FETCH_H_
 #define HEADRACE_WORKER_HTTP_FETCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -25,6 +26,8 @@ struct FetchOptions {
   // Goes as "Authorization: Bearer" to the URL's own scheme, host and port, not where a redirect
   // leads. Empty: none.
   Secret bearer;
+  // Once it is true, the transfer ends within about a second, with Cancelled. Outlives the call.
+  const std::atomic<bool>* stopped = nullptr;
 };
 
 // What the server said of a file that arrived.
@@ -41,9 +44,9 @@ struct FetchedFile {
 //
 // InvalidArgument: a bad URL or ca_file. NotFound: 404 or 410. PermissionDenied: 401 or 403.
 // ResourceExhausted: larger than max_bytes. DeadlineExceeded: total_timeout. Unavailable: the
-// attempts are used up; the message says what broke last. FailedPrecondition: another status.
-// Messages show the URL without its query, which may hold a signature. *fetched, unless null, is
-// set on success.
+// attempts are used up; the message says what broke last. Cancelled: options.stopped.
+// FailedPrecondition: another status. Messages show the URL without its query, which may hold a
+// signature. *fetched, unless null, is set on success.
 absl::Status FetchToFile(const std::string& url, const std::string& path,
                          const FetchOptions& options = {}, FetchedFile* fetched = nullptr);
 

@@ -4,8 +4,10 @@ import gzip
 import http.server
 import json
 import os
+import signal
 import threading
 
+import cluster
 import harness
 
 KEY = "hf_T3st/Key+With=Signs.$1_0123456789"
@@ -15,7 +17,7 @@ class FileServer:
     """Serves what `files` says by path, on a free port of loopback, and remembers what was asked."""
 
     def __init__(self):
-        self.files = {}  # path: bytes, a status, or the URL of a redirect
+        self.files = {}  # path: bytes, a status, the URL of a redirect, or an event to wait for
         self.requests = []  # (path, Authorization)
         outer = self
 
@@ -23,6 +25,9 @@ class FileServer:
             def do_GET(self):
                 outer.requests.append((self.path, self.headers.get("Authorization")))
                 answer = outer.files.get(self.path, 404)
+                if isinstance(answer, threading.Event):
+                    answer.wait(60)
+                    return
                 if isinstance(answer, bytes):
                     self.send_response(200)
                     self.send_header("Content-Length", str(len(answer)))
@@ -195,6 +200,54 @@ output: {{dir: out}}
             self.assertIn("7 rows", ended.out)
         self.assertEqual(os.listdir(self.path("tmp")), [])
         self.assertEqual(sorted(os.listdir(self.dir)), ["tmp"])
+
+
+class SubmittedUrlTest(cluster.ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.server = FileServer()
+        self.addCleanup(self.server.close)
+
+    def submit(self, coordinator, simulator, name, path, more=""):
+        job = self.write(f"{name}.yaml", f"""
+job: {name}
+dataset: {{path: "{self.server.url(path)}", prompt: "{{{{q}}}}"{more}}}
+models: [{{name: m, endpoint: "{simulator.url}"}}]
+""")
+        return self.start("submit", job, "--coordinator", coordinator.address, "--wait")
+
+    def test_the_coordinator_downloads_the_dataset_of_a_submitted_job(self):
+        simulator = self.simulator()
+        key = self.write("key", KEY)
+        coordinator = self.coordinator("--out", "runs")
+        self.worker(coordinator.address, "w")
+        self.server.files["/d.jsonl"] = rows(30)
+        asked = self.submit(coordinator, simulator, "far", "/d.jsonl", f", api_key: {{file: {key}}}")
+        self.assert_code(asked.wait(), 0)
+        self.assert_each_item_once("runs/far", 30)
+        self.assertEqual(self.server.requests, [("/d.jsonl", f"Bearer {KEY}")])
+        # Again: it is resumed with the bytes that it began with.
+        self.server.files["/d.jsonl"] = rows(5)
+        self.assert_code(self.submit(coordinator, simulator, "far", "/d.jsonl",
+                                     f", api_key: {{file: {key}}}").wait(), 0)
+        self.assert_each_item_once("runs/far", 30)
+        self.assertEqual(len(self.server.requests), 1)
+
+        ended = self.submit(coordinator, simulator, "none", "/none.jsonl").wait()
+        self.assertNotEqual(ended.code, 0)
+        self.assertIn("/none.jsonl: HTTP status 404", ended.err)
+
+    def test_a_coordinator_that_is_told_to_end_does_not_wait_for_a_download(self):
+        simulator = self.simulator()
+        coordinator = self.coordinator("--out", "runs")
+        self.server.files["/slow.jsonl"] = threading.Event()  # never set
+        asked = self.submit(coordinator, simulator, "slow", "/slow.jsonl")
+        harness.wait_until(lambda: self.server.requests, "the download begins")
+        coordinator.signal(signal.SIGTERM)
+        self.assert_code(coordinator.wait(), 130)
+        self.assertNotEqual(asked.wait().code, 0)
+        left = [f for _, _, files in os.walk(self.path("runs")) for f in files]
+        self.assertEqual([f for f in left if f.startswith("dataset-")], [])
 
 
 if __name__ == "__main__":
