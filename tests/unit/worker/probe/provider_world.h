@@ -18,7 +18,7 @@ namespace headrace::probe {
 struct ProviderOptions {
   std::vector<simulator::LimitSpec> limits;
   int64_t requests_per_day = 0;  // a bucket in place of the first limit; 0: none
-  bool rolling = false;  // windows begin with the first request after the last one's end
+  bool rolling = false;          // windows begin with the first request after the last one's end
   AtSend at_send = AtSend::kLarger;
   AtEnd at_end = AtEnd::kKept;
   Shown shown = Shown::kCharged;
