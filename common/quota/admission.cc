@@ -56,6 +56,7 @@ class Admission::Impl : private PoolListener {
         next_id_(Random(id_seed)()),
         options_(options),
         random_(next_id_),
+        meter_(reactor->Now()),
         wake_(reactor),
         scope_(reactor, StopToken()) {
     store_->Listen(pool_, this);
@@ -73,13 +74,21 @@ class Admission::Impl : private PoolListener {
   }
   Task<void> Shutdown();
 
+  void BeginCall() { meter_.Begin(reactor_->Now(), starved()); }
+  void EndCall(const FlightEnd& end) { meter_.End(reactor_->Now(), starved(), end); }
+  FlightSample TakeSample() { return meter_.Take(reactor_->Now(), starved()); }
+
   int64_t waiting() const { return line_.size() + booked_count_; }
   int64_t rebooked() const { return rebooked_; }
   int64_t asked() const { return asked_; }
   PoolSnapshot Snapshot() const { return store_->Snapshot(pool_); }
+  int64_t in_flight_limit() const { return store_->Hint(pool_).in_flight_limit; }
 
  private:
   class Suspension;
+
+  // Where a rate is what attempts wait for, some are booked ahead.
+  bool starved() const { return !line_.empty() && booked_count_ == 0; }
 
   ReservationId NextId() { return ReservationId(next_id_++); }
   int64_t PoolUs(const Costs& costs);
@@ -125,6 +134,7 @@ class Admission::Impl : private PoolListener {
   uint64_t epoch_ = 0;
   std::optional<Costs> limits_;
   Observations observations_;
+  FlightMeter meter_;
 
   int dry_ = 0;                     // questions in a row that booked nothing
   int batch_ = options_.max_batch;  // follows how many are booked at a time
@@ -484,10 +494,14 @@ void Admission::Settle(const Ticket& ticket, Settlement settlement, const Costs&
 
 void Admission::Penalize(const Penalty& penalty) { impl_->Penalize(penalty); }
 void Admission::Observe(const Observation& observation) { impl_->Observe(observation); }
+void Admission::BeginCall() { impl_->BeginCall(); }
+void Admission::EndCall(const FlightEnd& end) { impl_->EndCall(end); }
+FlightSample Admission::TakeSample() { return impl_->TakeSample(); }
 int64_t Admission::waiting() const { return impl_->waiting(); }
 int64_t Admission::rebooked() const { return impl_->rebooked(); }
 int64_t Admission::asked() const { return impl_->asked(); }
 PoolSnapshot Admission::Snapshot() const { return impl_->Snapshot(); }
+int64_t Admission::in_flight_limit() const { return impl_->in_flight_limit(); }
 Task<void> Admission::Shutdown() { return impl_->Shutdown(); }
 
 }  // namespace headrace::quota

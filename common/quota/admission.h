@@ -11,6 +11,7 @@
 #include "common/async/reactor.h"
 #include "common/async/stop.h"
 #include "common/async/task.h"
+#include "common/quota/flight_meter.h"
 #include "common/quota/pool_store.h"
 #include "common/quota/quota.h"
 
@@ -56,6 +57,12 @@ class Admission {
   // unless the limit itself has changed.
   void Observe(const Observation& observation);
 
+  // A call that was admitted goes out, and has ended: for the samples.
+  void BeginCall();
+  void EndCall(const FlightEnd& end);
+  // What calls have shown since the last sample.
+  FlightSample TakeSample();
+
   // Attempts that wait: asked for and not answered, or booked for a later time.
   int64_t waiting() const;
   // Sends that were booked and had to be booked anew: too late, or a gate was set in between.
@@ -63,6 +70,8 @@ class Admission {
   // Questions to the store: reservations asked in batches or one by one.
   int64_t asked() const;
   PoolSnapshot Snapshot() const;
+  // Where it is found by trying: how many may be in flight now; else 0.
+  int64_t in_flight_limit() const;
 
   // Ends the dispatcher; all Admit() calls must have ended or be stopped. Needed before destruction
   // unless no attempt ever had to wait.

@@ -20,7 +20,13 @@ constexpr double kFullWhileStarved = 0.5;
 constexpr int64_t kUnboundUs = 5 * kSecondUs;  // gives up a probe; or two calls' time
 constexpr int64_t kForgetUs = 2 * kMinuteUs;   // unbound for so long: what was measured is old
 
-// After a change of the limit, calls sent before it end for about their own time.
+// After a change of the limit so many are in flight when it is full but not over, or when no more
+// come although attempts wait; or after a while.
+constexpr double kOver = 1.1;
+constexpr double kSteady = 1.05;
+constexpr int64_t kReachUs = 10 * kSecondUs;
+// Then calls sent before it end for about their own time; and where they queue, the times of those
+// behind them still grow, by as much as the number did.
 constexpr double kSettleTimes = 1.25;
 constexpr int64_t kLeastSettleUs = kSecondUs;
 constexpr int64_t kMostSettleUs = 2 * kMinuteUs;
@@ -43,7 +49,7 @@ constexpr double kProportional = 0.8;  // growth is measured from the last numbe
 constexpr double kRatios[] = {1.25, 1.4, 1.6, 2};
 constexpr double kTooHigh = 1.15;
 
-// Waits between probes that moved nothing, after one in each direction: from kFirstWaitUs.
+// Waits between probes that moved nothing, from kFirstWaitUs.
 constexpr int64_t kLongestWaitUs = 2 * kMinuteUs;
 constexpr int64_t kDownEvery =
     3;  // of long waits, one in so many is for a probe down: it costs calls
@@ -87,8 +93,8 @@ int64_t KneeFinder::Clamp(double limit) const {
 }
 
 int64_t KneeFinder::SettleUs() const {
-  return std::clamp(static_cast<int64_t>(kSettleTimes * state_.latency_us), kLeastSettleUs,
-                    kMostSettleUs);
+  const double times = std::max(kSettleTimes, state_.step);
+  return std::clamp(static_cast<int64_t>(times * state_.latency_us), kLeastSettleUs, kMostSettleUs);
 }
 
 int64_t KneeFinder::LongestUs() const {
@@ -99,9 +105,11 @@ void KneeFinder::SetLimit(int64_t now_us, int64_t limit) {
   now_ = KneeWindow();
   state_.unbound_us = 0;
   if (limit == state_.limit) return;
+  state_.raised = limit > state_.limit ? 1 : 0;
+  state_.step = static_cast<double>(limit) / static_cast<double>(state_.limit);
+  state_.reached = 0;
   state_.limit = limit;
   state_.changed_us = now_us;
-  state_.settled_us = now_us + SettleUs();
 }
 
 // To another base, where everything begins anew.
@@ -138,10 +146,21 @@ bool KneeFinder::Step(int64_t now_us, const FlightSample& sample, int64_t worker
   const double full = in_flight / static_cast<double>(state_.limit);
   const bool starved = static_cast<double>(sample.starved_us) >= 0.5 * spans;
   const bool bound = full >= kFull || (starved && full >= kFullWhileStarved);
-  if (now_us - span_us < state_.settled_us) return false;
-  // What is in flight is given up by nobody: it ends.
-  const bool drains = full > 1.1 && in_flight > static_cast<double>(state_.limit + 1);
-  if (drains && now_us < state_.settled_us + 2 * SettleUs()) return false;
+  if (state_.changed_us == 0) state_.changed_us = now_us;
+  const double last = std::exchange(state_.in_flight, in_flight);
+  if (state_.reached == 0) {
+    // Workers hear of a new number one after the other, and what was in flight before has to end.
+    const bool below = full <= kOver || in_flight <= static_cast<double>(state_.limit + 1);
+    const bool up = state_.raised == 0 || full >= kFull || (bound && in_flight <= kSteady * last);
+    const auto patience = std::max(kReachUs, static_cast<int64_t>(4 * state_.latency_us));
+    if ((below && up) || (bound && now_us - state_.changed_us > patience)) {
+      state_.reached = 1;
+      state_.settled_us = now_us - span_us + SettleUs();
+    } else if (bound || !below) {
+      return false;
+    }
+  }
+  if (state_.reached == 1 && now_us - span_us < state_.settled_us) return false;
   if (!bound) {
     OnUnbound(now_us, span_us);
     return state_.limit != before;
@@ -374,17 +393,14 @@ void KneeFinder::EndProbe(int64_t now_us, const KneeGain& gain) {
   }
   state_.turn = Turn::kBase;
   state_.ratio = 0;
-  ++state_.idle_probes;
-  if (state_.idle_probes < 2) {
-    state_.direction = -state_.direction;
-    state_.probe_at_us = now_us;
-  } else {
-    state_.direction = state_.idle_probes % kDownEvery == 0 ? -1 : 1;
-    const int64_t doublings = std::min<int64_t>(state_.idle_probes - 2, 10);
-    state_.probe_at_us = now_us + std::min(kLongestWaitUs, kFirstWaitUs << doublings);
-  }
+  // Down follows up at once; then it is waited for the next one up, and longer each time.
+  const bool turns = up && state_.idle_probes % kDownEvery == 0;
+  if (up) ++state_.idle_probes;
+  state_.direction = turns ? -1 : 1;
+  const int64_t doublings = std::clamp<int64_t>(state_.idle_probes - 1, 0, 10);
+  state_.probe_at_us =
+      turns ? now_us : now_us + std::min(kLongestWaitUs, kFirstWaitUs << doublings);
   if (state_.limit != from) SetLimit(now_us, from);
-  known_ = now_;
 }
 
 }  // namespace headrace::quota

@@ -76,6 +76,10 @@ class KneeFinder {
     Turn turn = Turn::kBase;
     int64_t limit = 0;
     int64_t base = 0;
+    int64_t raised = 1;      // the last change of the limit was one up
+    int64_t reached = 0;     // since then so many are in flight
+    double step = 1;         // of the last change
+    double in_flight = 0;    // of the last sample
     int64_t settled_us = 0;  // what ended before was sent under another limit
     int64_t changed_us = 0;  // the last change of the limit
     double latency_us = 0;   // of answered calls, smoothed; 0: none yet
@@ -83,7 +87,7 @@ class KneeFinder {
     // Probes.
     int64_t direction = 1;
     double ratio = 0;         // of the next probe; 0: the smallest that few enough calls decide
-    int64_t idle_probes = 0;  // that moved nothing, in a row
+    int64_t idle_probes = 0;  // up, that moved nothing, in a row
     int64_t probe_at_us = 0;
     // Refusals.
     double refused = 0;  // both fade by half every 5 s

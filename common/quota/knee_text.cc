@@ -66,13 +66,14 @@ class Reader {
 
 template <typename Visit>
 void KneeFinder::EachNumber(State* s, Visit visit) {
-  for (int64_t* number : {&s->limit, &s->base, &s->settled_us, &s->changed_us, &s->unbound_us,
-                          &s->direction, &s->idle_probes, &s->probe_at_us, &s->refused_at,
-                          &s->refused_until_us, &s->cut_from, &s->cuts, &s->outage}) {
+  for (int64_t* number :
+       {&s->raised, &s->reached, &s->limit, &s->base, &s->settled_us, &s->changed_us,
+        &s->unbound_us, &s->direction, &s->idle_probes, &s->probe_at_us, &s->refused_at,
+        &s->refused_until_us, &s->cut_from, &s->cuts, &s->outage}) {
     visit(number);
   }
-  for (double* number : {&s->latency_us, &s->ratio, &s->refused, &s->ended, &s->cut_share,
-                         &s->usual_refused, &s->usual_ended}) {
+  for (double* number : {&s->step, &s->in_flight, &s->latency_us, &s->ratio, &s->refused, &s->ended,
+                         &s->cut_share, &s->usual_refused, &s->usual_ended}) {
     visit(number);
   }
 }

@@ -71,6 +71,11 @@ Task<absl::Status> MemoryPoolStore::Reconfigure(PoolSpec spec) {
   co_return absl::OkStatus();
 }
 
+void MemoryPoolStore::SetInFlight(absl::string_view pool, int64_t limit) {
+  Pool* found = Find(pool);
+  if (found != nullptr && found->model.SetInFlight(reactor_->Now(), limit)) Tell(found);
+}
+
 PoolSnapshot MemoryPoolStore::Snapshot(absl::string_view pool) const {
   const Pool* found = Find(pool);
   return found == nullptr ? PoolSnapshot{} : found->model.Snapshot(reactor_->Now());

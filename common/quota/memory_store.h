@@ -36,6 +36,7 @@ class MemoryPoolStore final : public PoolStore {
   void Penalize(absl::string_view pool, const Penalty& penalty) override;
   void Observe(absl::string_view pool, const Observation& observation) override;
   Task<absl::Status> Reconfigure(PoolSpec spec) override;
+  void SetInFlight(absl::string_view pool, int64_t limit) override;
   // Of an unknown pool: empty.
   PoolSnapshot Snapshot(absl::string_view pool) const override;
   std::optional<ReserveAnswer> ReserveNow(absl::string_view pool, const ReserveRequest& request,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/quota/costs.h"
+#include "common/quota/knee.h"
 
 namespace headrace::quota {
 namespace {
@@ -65,6 +66,7 @@ bool SameLimits(const PoolSpec& a, const PoolSpec& b) {
            x.ramp_growth == y.ramp_growth;
   };
   return a.utilisation == b.utilisation && a.reservation_timeout == b.reservation_timeout &&
+         a.auto_in_flight == b.auto_in_flight &&
          std::equal(a.dimensions.begin(), a.dimensions.end(), b.dimensions.begin(),
                     b.dimensions.end(), same);
 }
@@ -84,6 +86,11 @@ void PoolModel::SetLimits(const PoolSpec& spec) {
   expire_us_ = absl::ToInt64Microseconds(spec.reservation_timeout);
   limits_.clear();
   gauge_ = 0;
+  if (!spec.auto_in_flight) {
+    found_in_flight_ = 0;
+  } else if (found_in_flight_ == 0) {
+    found_in_flight_ = KneeFinder::kStart;
+  }
   for (const DimensionSpec& dimension : spec.dimensions) {
     if (dimension.mechanics == Mechanics::kGauge) {
       gauge_ = dimension.limit;
@@ -322,9 +329,18 @@ int64_t PoolModel::LastBooked(int64_t now_us) {
 
 int64_t PoolModel::Slots() const {
   const int64_t gauge = gauge_ == 0 ? std::numeric_limits<int64_t>::max() : gauge_;
+  if (found_in_flight_ > 0) return std::min(gauge, found_in_flight_);
   if (capacity_.value() == kFullShare) return gauge;
   const int64_t cut = std::max<int64_t>(1, capacity_base_ * capacity_.value() / kFullShare);
   return std::min(gauge, cut);
+}
+
+bool PoolModel::SetInFlight(MonoTime now, int64_t limit) {
+  if (found_in_flight_ == 0) return false;
+  Advance(now);
+  const bool was_full = ledger_.open() >= Slots();
+  found_in_flight_ = std::max<int64_t>(1, limit);
+  return was_full && ledger_.open() < Slots();
 }
 
 void PoolModel::Reap(int64_t now_us) {
@@ -342,7 +358,8 @@ PoolHint PoolModel::Hint() const {
   return PoolHint{.epoch = epoch_,
                   .gate_until = FromUs(gate_until_us_),
                   .free_slots = std::max<int64_t>(0, Slots() - ledger_.open()),
-                  .look_ahead = windowed ? kLookAhead : 1};
+                  .look_ahead = windowed ? kLookAhead : 1,
+                  .in_flight_limit = found_in_flight_ > 0 ? Slots() : 0};
 }
 
 }  // namespace headrace::quota

@@ -71,6 +71,10 @@ class PoolModel {
   // the new prices. False, and nothing done, if the limits are the same.
   bool Reconfigure(MonoTime now, const PoolSpec& spec);
 
+  // Of a pool whose calls in flight are found by trying: so many there may be from now on, at least
+  // one and at most what its gauge says. True if it had no free slot and has one now.
+  bool SetInFlight(MonoTime now, int64_t limit);
+
   PoolSnapshot Snapshot(MonoTime now) const;
   PoolHint Hint() const;
   int64_t open() const { return ledger_.open(); }
@@ -111,7 +115,8 @@ class PoolModel {
   PoolSpec spec_;
   int64_t expire_us_ = 0;
   std::vector<RateLimit> limits_;
-  int64_t gauge_ = 0;  // slots, 0: not limited
+  int64_t gauge_ = 0;            // slots, 0: not limited
+  int64_t found_in_flight_ = 0;  // slots that were found by trying, 0: they are not
 
   Ledger ledger_;
   FairShares flows_;

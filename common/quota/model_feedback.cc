@@ -48,6 +48,10 @@ bool PoolModel::Penalize(MonoTime now, const Penalty& penalty) {
   const int64_t now_us = Advance(now);
   const int64_t sent_us = ToUs(penalty.sent_at);
   ++penalties_;
+  // Where the number in flight is found by trying, who finds it hears of refusals by the samples.
+  const bool too_many =
+      penalty.kind == Penalty::Kind::kCapacity || penalty.dimension == Dimension::kInFlight;
+  if (found_in_flight_ > 0 && too_many && penalty.kind != Penalty::Kind::kStop) return false;
   if (penalty.kind == Penalty::Kind::kCapacity) {
     capacity_pressure_.Report(now_us);
     if (capacity_pressure_.IsReal(kLeastReports, kAnswersPerOverload)) CutCapacity(now_us, sent_us);
@@ -156,6 +160,7 @@ PoolSnapshot PoolModel::Snapshot(MonoTime now) const {
   }
   snapshot.limits[Index(Dimension::kInFlight)] = gauge_;
   snapshot.in_flight = ledger_.open();
+  snapshot.in_flight_limit = found_in_flight_ > 0 ? Slots() : 0;
   if (waited_us_ > 0 && waited_us_ > now_us - kSnapshotWaitUs) snapshot.limited_by = waited_for_;
   snapshot.gate_until = FromUs(gate_until_us_);
   snapshot.penalties = penalties_;

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/quota/flows.h"
 #include "common/quota/limit.h"
 
@@ -71,6 +72,7 @@ std::vector<std::string> PoolKeys(absl::string_view account, absl::string_view p
     keys.push_back(key(kind));
   }
   for (size_t d = 0; d < kDimensionCount; ++d) keys.push_back(absl::StrCat(key("ring"), ":", d));
+  keys.push_back(key("knee"));
   return keys;
 }
 
@@ -108,7 +110,8 @@ std::string PoolConfigText(const PoolSpec& spec, absl::Duration learn) {
     }
   }
   return absl::StrCat(gauge, " ", absl::ToInt64Microseconds(spec.reservation_timeout), " ",
-                      absl::ToInt64Microseconds(learn), " ", count, limits);
+                      absl::ToInt64Microseconds(learn), " ", spec.auto_in_flight ? 1 : 0, " ",
+                      count, limits);
 }
 
 Costs NormalisedCosts(const Costs& costs) {
@@ -173,6 +176,28 @@ void PoolOps::ReportLocal(const Costs& debt, const std::vector<LocalCell>& cells
     args_.push_back(Number(cell.age_s));
     AddCosts(cell.costs, &args_);
   }
+}
+
+void PoolOps::AddNumbers(const FlightSample& sample) {
+  const std::vector<int64_t> numbers = sample.ToNumbers();
+  std::vector<std::string> pairs;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] == 0) continue;
+    pairs.push_back(absl::StrCat(i));
+    pairs.push_back(Number(numbers[i]));
+  }
+  args_.push_back(absl::StrCat(pairs.size() / 2));
+  for (std::string& pair : pairs) args_.push_back(std::move(pair));
+}
+
+void PoolOps::Sample(const FlightSample& sample) {
+  args_.push_back("K");
+  AddNumbers(sample);
+}
+
+void PoolOps::Step(const KneeTurn& turn, const KneeFinder& finder) {
+  args_.insert(args_.end(), {"L", turn.token, Number(finder.limit()), finder.why(), finder.Save()});
+  AddNumbers(turn.sample);
 }
 
 void PoolOps::Append(PoolOps other) {
@@ -249,6 +274,33 @@ absl::StatusOr<ReadAnswer> ReadReserveAnswer(const redis::Reply& reply, absl::st
     default:
       return NoAnswer(reply);
   }
+}
+
+absl::StatusOr<KneeAnswer> ReadKneeAnswer(const redis::Reply& reply) {
+  KneeAnswer read;
+  absl::string_view text = reply.text;
+  if (!absl::ConsumePrefix(&text, "! ")) {
+    if (!ReadNumbers(text, 1, &read.limit, &text)) return NoAnswer(reply);
+    read.why = std::string(text);
+    return read;
+  }
+  int64_t head[4];
+  if (!ReadNumbers(text, 4, head, &text)) return NoAnswer(reply);
+  read.limit = head[0];
+  KneeTurn& turn = read.turn.emplace();
+  turn.now_us = head[1];
+  turn.workers = head[2];
+  std::vector<int64_t> numbers(FlightSample::kNumbers);
+  for (int64_t i = 0; i < head[3]; ++i) {
+    int64_t pair[2];
+    if (!ReadNumbers(text, 2, pair, &text)) return NoAnswer(reply);
+    if (pair[0] >= 0 && pair[0] < static_cast<int64_t>(numbers.size())) {
+      numbers[static_cast<size_t>(pair[0])] = pair[1];
+    }
+  }
+  turn.sample = FlightSample::FromNumbers(numbers);
+  turn.state = std::string(text);
+  return read;
 }
 
 absl::StatusOr<ReadSnapshot> ReadPoolSnapshot(const redis::Reply& reply, int64_t now_us) {

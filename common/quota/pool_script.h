@@ -4,12 +4,15 @@
 #define HEADRACE_COMMON_QUOTA_POOL_SCRIPT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/quota/flight_sample.h"
+#include "common/quota/knee.h"
 #include "common/quota/pool_store.h"
 #include "common/quota/quota.h"
 #include "common/redis/reply.h"
@@ -41,6 +44,15 @@ struct LocalCell {
   Costs costs{};
 };
 
+// The sum of all workers' samples, for the one that makes the next step with it.
+struct KneeTurn {
+  std::string token;  // of who has the turn: "<worker> <number of the call>"
+  int64_t now_us = 0;
+  int64_t workers = 1;
+  FlightSample sample;
+  std::string state;  // KneeFinder::Save(); empty at first
+};
+
 // The operations of one call, in order.
 class PoolOps {
  public:
@@ -51,6 +63,9 @@ class PoolOps {
   void Configure(std::string config_text);
   void Adopt(ReservationId id, uint64_t job_id, uint32_t model, ServerTime send_at);
   void ReportLocal(const Costs& debt, const std::vector<LocalCell>& cells);
+  // Asks for the pool's number of calls in flight, too; and for the turn, if it is time.
+  void Sample(const FlightSample& sample);
+  void Step(const KneeTurn& turn, const KneeFinder& finder);
   void Beat() { args_.push_back("B"); }
   void Leave() { args_.push_back("X"); }
   void Snapshot() { args_.push_back("Q"); }
@@ -61,6 +76,8 @@ class PoolOps {
   std::vector<std::string> Take() { return std::move(args_); }
 
  private:
+  void AddNumbers(const FlightSample& sample);
+
   std::vector<std::string> args_;
 };
 
@@ -87,7 +104,7 @@ struct PoolReply {
   bool closed = false;
   bool worker_known = true;                  // of a beat
   int64_t workers = 0;                       // of a beat
-  std::vector<const redis::Reply*> answers;  // of Reserve and Snapshot; into the reply
+  std::vector<const redis::Reply*> answers;  // of Reserve, Snapshot and Sample; into the reply
 };
 // Internal when it is no answer of the script. Keeps pointers into `reply`.
 absl::StatusOr<PoolReply> ReadPoolReply(const redis::Reply& reply);
@@ -98,6 +115,15 @@ struct ReadAnswer {
   int64_t at_us = 0;
 };
 absl::StatusOr<ReadAnswer> ReadReserveAnswer(const redis::Reply& reply, absl::string_view pool);
+
+// The answer of Sample: how many there may be in flight, why, and the turn if it is this worker's.
+// Then its token is for the caller to fill in.
+struct KneeAnswer {
+  int64_t limit = 0;  // 0: the pool does not seek it
+  std::string why;
+  std::optional<KneeTurn> turn;
+};
+absl::StatusOr<KneeAnswer> ReadKneeAnswer(const redis::Reply& reply);
 
 struct ReadSnapshot {
   PoolSnapshot snapshot;  // but for gate_until

@@ -14,6 +14,7 @@
 #include "common/async/list.h"
 #include "common/async/task.h"
 #include "common/base/time.h"
+#include "common/quota/flight_sample.h"
 #include "common/quota/quota.h"
 
 namespace headrace::quota {
@@ -91,7 +92,11 @@ struct PoolSnapshot {
   double capacity_share = 1;  // the same of what may be in flight
   int64_t expired = 0;        // reservations that nobody settled in time
   Costs outside{};            // what somebody else was seen to use, in all
-  std::string notice;         // what is wrong with the store, for people; empty when nothing is
+  // Of a pool whose calls in flight are found by trying: how many there may be now, 0 for others;
+  // and why it is so many, where the store knows.
+  int64_t in_flight_limit = 0;
+  std::string in_flight_why;
+  std::string notice;  // what is wrong with the store, for people; empty when nothing is
 };
 
 // What a store knows of a pool without asking anybody.
@@ -102,6 +107,7 @@ struct PoolHint {
   // How many of those that wait are worth asking for at a time: where windows are to be packed, a
   // small request may fit that stands behind a large one.
   int64_t look_ahead = 1;
+  int64_t in_flight_limit = 0;  // see PoolSnapshot
 };
 
 // Is told when asking the pool again may give another answer than before: a slot was freed, a gate
@@ -136,6 +142,12 @@ class PoolStore {
   // Changes the limits of a living pool, see PoolModel::Reconfigure(). NotFound for an unknown
   // pool, InvalidArgument for a spec that is not valid, Unavailable as above.
   virtual Task<absl::Status> Reconfigure(PoolSpec spec) = 0;
+
+  // Of pools whose calls in flight are found by trying. A pool in this process is told how many
+  // there may be; a shared one is told what was seen, and all of its workers find the number
+  // together. Other pools, and the other kind of store, do nothing.
+  virtual void SetInFlight(absl::string_view pool, int64_t limit) {}
+  virtual void AddSample(absl::string_view pool, const FlightSample& sample) {}
 
   virtual PoolSnapshot Snapshot(absl::string_view pool) const = 0;
 

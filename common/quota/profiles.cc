@@ -251,6 +251,7 @@ absl::StatusOr<PoolSpec> MakePool(const PoolDescription& description) {
   const int64_t ramp = description.ramp_start.value_or(profile->ramp_start);
   PoolSpec pool;
   pool.name = description.name;
+  pool.auto_in_flight = description.auto_in_flight;
   pool.utilisation = description.utilisation > 0 ? description.utilisation : profile->utilisation;
   const Rate rates[] = {
       {Dimension::kRequests, description.requests_per_minute, *requests, 0},

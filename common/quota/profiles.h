@@ -61,6 +61,7 @@ struct PoolDescription {
   int64_t requests_per_day = 0;
   int64_t tokens_per_day = 0;
   int64_t max_in_flight = 0;
+  bool auto_in_flight = false;  // found by trying, up to max_in_flight
   // Empty, zero or absent: as the profile says.
   std::string window{};           // of tokens, as CountedOverName()
   std::string requests_window{};  // of requests

@@ -69,6 +69,8 @@ struct PoolSpec {
   // A reservation that nobody settles is given up this long after its send time: what it took stays
   // charged, its slot is freed. Longer than any request of the job may take.
   absl::Duration reservation_timeout = absl::Minutes(30);
+  // How many calls in flight pay is found by trying: knee.h. A gauge is the most it may come to.
+  bool auto_in_flight = false;
 };
 
 // InvalidArgument, naming pool and dimension, unless every number is in its range: limits in

@@ -95,7 +95,15 @@ Task<void> RedisPool::RunLocal(StopToken stop) {
 
 void RedisPool::GoLocal() {
   const MonoTime now = reactor_->Now();
-  local_.emplace(spec_, std::max(workers_, options_.least_workers), now);
+  PoolSpec spec = spec_;
+  if (hint_.in_flight_limit > 0) {
+    std::erase_if(spec.dimensions,
+                  [](const DimensionSpec& d) { return d.mechanics == Mechanics::kGauge; });
+    spec.dimensions.push_back(DimensionSpec{.dimension = Dimension::kInFlight,
+                                            .mechanics = Mechanics::kGauge,
+                                            .limit = hint_.in_flight_limit});
+  }
+  local_.emplace(spec, std::max(workers_, options_.least_workers), now);
   local_since_ = now;
   UpdateLocalHint();
   HR_LOG(kWarning) << "pool " << spec_.name << ": " << Snapshot().notice;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/quota/knee.h"
 #include "common/quota/model.h"
 
 namespace headrace::quota {
@@ -42,6 +43,7 @@ RedisPool::RedisPool(Reactor* reactor, PoolServer* server, SharedPool pool,
       beat_at_(reactor->Now()),
       wake_(reactor) {
   hint_.free_slots = std::numeric_limits<int64_t>::max();
+  if (spec_.auto_in_flight) hint_.in_flight_limit = KneeFinder::kStart;
   for (const DimensionSpec& dimension : spec_.dimensions) {
     snapshot_.limits[static_cast<size_t>(dimension.dimension)] = dimension.limit;
     gauged_ = gauged_ || dimension.mechanics == Mechanics::kGauge;
@@ -132,6 +134,10 @@ void RedisPool::Observe(const Observation& observation) {
   TellBy(reactor_->Now() + options_.tell_within);
 }
 
+void RedisPool::AddSample(const FlightSample& sample) {
+  if (spec_.auto_in_flight) sample_ += sample;
+}
+
 void RedisPool::OnHint(absl::string_view text) {
   if (local_ || text == absl::StrCat(epoch_, " ", snapshot_.closed ? 1 : 0)) return;
   beat_at_ = reactor_->Now();
@@ -140,6 +146,8 @@ void RedisPool::OnHint(absl::string_view text) {
 
 PoolSnapshot RedisPool::Snapshot() const {
   PoolSnapshot snapshot = snapshot_;
+  snapshot.in_flight_limit = hint_.in_flight_limit;
+  snapshot.in_flight_why = in_flight_why_;
   snapshot.gate_until = hint_.gate_until;
   if (!silent_since_) return snapshot;
   const MonoTime now = reactor_->Now();
@@ -259,6 +267,8 @@ void RedisPool::MakeCall() {
     requests += asking->requests.size();
   }
   if (pending.beats) call.ops.Snapshot();
+  pending.samples = pending.beats && spec_.auto_in_flight;
+  if (pending.samples) call.ops.Sample(std::exchange(sample_, FlightSample()));
   pending_ = std::move(pending);
 }
 
@@ -319,6 +329,7 @@ void RedisPool::OnReply(const PoolReply& reply) {
   hint_.look_ahead = reply.packed ? PoolModel::kLookAhead : 1;
   gauged_ = reply.slots >= 0;
   slots_ = reply.slots;
+  hint_.in_flight_limit = spec_.auto_in_flight ? std::max<int64_t>(0, reply.slots) : 0;
   snapshot_.closed = reply.closed;
   snapshot_.in_flight = reply.open;
   if (pending_->beats) workers_ = std::max(reply.workers, options_.least_workers);
@@ -362,8 +373,40 @@ void RedisPool::AnswerAll(const PoolReply& reply) {
     asking->done.Set();
   }
   if (!pending.beats || next >= reply.answers.size()) return;
-  absl::StatusOr<ReadSnapshot> read = ReadPoolSnapshot(*reply.answers[next], reply.now_us);
+  absl::StatusOr<ReadSnapshot> read = ReadPoolSnapshot(*reply.answers[next++], reply.now_us);
   if (read.ok()) snapshot_ = std::move(read->snapshot);
+  if (pending.samples && next < reply.answers.size()) {
+    OnSampled(*reply.answers[next], pending.call.number);
+  }
+}
+
+void RedisPool::OnSampled(const redis::Reply& reply, int64_t call_number) {
+  absl::StatusOr<KneeAnswer> read = ReadKneeAnswer(reply);
+  if (!read.ok()) {
+    HR_LOG(kError) << "pool " << spec_.name << ": " << read.status();
+    return;
+  }
+  if (!read->turn) {
+    in_flight_why_ = std::move(read->why);
+    return;
+  }
+  KneeTurn turn = *std::move(read->turn);
+  turn.token = absl::StrCat(options_.worker, " ", call_number);
+  int64_t most = KneeFinder::kMost;
+  for (const DimensionSpec& dimension : spec_.dimensions) {
+    if (dimension.mechanics == Mechanics::kGauge) most = dimension.limit;
+  }
+  std::optional<KneeFinder> finder = KneeFinder::Load(turn.state, most);
+  if (!finder) finder.emplace(most);
+  const std::string before = finder->why();
+  finder->Step(turn.now_us, turn.sample, turn.workers);
+  in_flight_why_ = finder->why();
+  if (in_flight_why_ != before) {
+    HR_LOG(kInfo) << "pool " << spec_.name << ": " << finder->base()
+                  << " calls in flight: " << in_flight_why_;
+  }
+  words_.Step(turn, *finder);
+  TellBy(reactor_->Now());
 }
 
 // Redis is reached again. What was booked here is told, so nothing is taken back.

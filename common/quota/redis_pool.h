@@ -41,6 +41,7 @@ class RedisPool {
   void Penalize(const Penalty& penalty);
   void Observe(const Observation& observation);
   Task<absl::Status> Reconfigure(PoolSpec spec);
+  void AddSample(const FlightSample& sample);
   PoolSnapshot Snapshot() const;
   PoolHint Hint() const { return hint_; }
   void Listen(PoolListener* listener) { listeners_.PushBack(listener); }
@@ -76,6 +77,7 @@ class RedisPool {
     std::vector<Settled> settled;
     std::vector<Asking*> asking;
     bool beats = false;
+    bool samples = false;
   };
   struct Held {
     uint64_t job_id = 0;
@@ -94,6 +96,8 @@ class RedisPool {
   void OnAnswer(MonoTime sent, const redis::Reply& reply);
   void OnReply(const PoolReply& reply);
   void AnswerAll(const PoolReply& reply);
+  // What follows a sample: the number for the pool, and perhaps the next step of the finder.
+  void OnSampled(const redis::Reply& reply, int64_t call_number);
   void OnNoAnswer(const redis::Outcome& outcome);
   void FailPending(const absl::Status& status);
   void GoLocal();
@@ -121,7 +125,8 @@ class RedisPool {
 
   // To be told.
   std::deque<Asking*> asking_;
-  PoolOps words_;  // penalties and observations
+  PoolOps words_;  // penalties, observations and steps
+  FlightSample sample_;
   std::deque<Settled> settled_;
   MonoTime tell_at_ = MonoTime::Max();  // words_ and settled_ wait until then
   std::vector<ReservationId> to_adopt_;
@@ -142,6 +147,7 @@ class RedisPool {
   bool gauged_ = false;
   int64_t slots_ = 0;  // of a gauged pool
   PoolHint hint_;
+  std::string in_flight_why_;
   PoolSnapshot snapshot_;
   absl::flat_hash_map<ReservationId, Held> held_;  // open reservations of this worker
 

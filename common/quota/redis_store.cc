@@ -78,6 +78,10 @@ Task<absl::Status> RedisPoolStore::Reconfigure(PoolSpec spec) {
   co_return co_await found->Reconfigure(std::move(spec));
 }
 
+void RedisPoolStore::AddSample(absl::string_view pool, const FlightSample& sample) {
+  if (RedisPool* found = Find(pool)) found->AddSample(sample);
+}
+
 PoolSnapshot RedisPoolStore::Snapshot(absl::string_view pool) const {
   const RedisPool* found = Find(pool);
   return found == nullptr ? PoolSnapshot{} : found->Snapshot();

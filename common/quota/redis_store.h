@@ -91,6 +91,8 @@ class RedisPoolStore final : public PoolStore {
   void Observe(absl::string_view pool, const Observation& observation) override;
   // Changes the pool for all who share it.
   Task<absl::Status> Reconfigure(PoolSpec spec) override;
+  // Told to Redis with the next beat.
+  void AddSample(absl::string_view pool, const FlightSample& sample) override;
   // As of the last beat.
   PoolSnapshot Snapshot(absl::string_view pool) const override;
   PoolHint Hint(absl::string_view pool) const override;

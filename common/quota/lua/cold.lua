@@ -3,10 +3,10 @@
 function F.blank(text)
   local numbers, n = {}, 0
   for word in string.gmatch(text, '%S+') do n = n + 1; numbers[n] = tonumber(word) end
-  local state = {cfg = text, gauge = numbers[1], timeout = numbers[2], learn = numbers[3], lim = {}}
+  local state = {cfg = text, gauge = numbers[1], timeout = numbers[2], learn = numbers[3], auto = numbers[4], lim = {}}
   local longest = state.timeout
-  local at = 4
-  for i = 1, numbers[4] do
+  local at = 5
+  for i = 1, numbers[5] do
     local lim = {}
     for k = 1, CONFIGURED do lim[k] = numbers[at + k] end
     for k = CONFIGURED + 1, OUTSIDE_UNTIL do lim[k] = 0 end
@@ -34,6 +34,7 @@ function F.fresh(text)
   state.seen, state.outside = {0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0}
   state.jobs, state.models, state.use, state.open = {0}, {}, {}, 0
   state.learning, state.has = 0, 0
+  state.found = state.auto == 1 and KNEE_START or 0
   return state
 end
 
@@ -74,5 +75,5 @@ function F.start_anew(boot)
     if lim[SIZE] > 0 and lim[DAY] == 0 then F.fill_ring(lim, lim[SIZE]) end
   end
   S.inc, S.boot = max(now, S.inc + 1), boot
-  if S.gauge > 0 then S.learning = now + S.learn end
+  if S.gauge > 0 or S.auto > 0 then S.learning = now + S.learn end
 end

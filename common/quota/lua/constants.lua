@@ -89,3 +89,6 @@ local OVERRUN = 16          -- limits that one cost may come to
 local MAX_CLOSED = 8192
 local STEP_BACK = 5000000   -- a server clock that falls further back is another clock
 local BEAT = 1000000
+local KNEE_START = 16       -- of knee.h
+local KNEE_STEP = 950000    -- a step a second, though a beat be a little early
+local KNEE_LEASE = 3000000

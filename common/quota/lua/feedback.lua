@@ -72,6 +72,8 @@ end
 function F.penalize(kind, dimension, retry, sent, text)
   F.advance()
   S.pen = S.pen + 1
+  -- Where the number in flight is found by trying, who finds it hears of refusals by the samples.
+  if S.found > 0 and kind ~= STOP and (kind == CAPACITY or dimension == IN_FLIGHT) then return end
   if kind == CAPACITY then
     F.report(S.cpress)
     if F.is_real(S.cpress, 3, 20) then F.cut_capacity(sent) end
@@ -169,6 +171,8 @@ function F.reconfigure(text)
   end
   local new = F.blank(text)
   S.cfg, S.gauge, S.timeout, S.learn, S.lim = text, new.gauge, new.timeout, new.learn, new.lim
+  S.auto = new.auto
+  if S.auto == 0 then S.found = 0 elseif S.found == 0 then S.found = KNEE_START end
   for i = 1, #S.lim do
     local lim = S.lim[i]
     local before = old[lim[DIM]]

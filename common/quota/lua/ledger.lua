@@ -122,6 +122,7 @@ end
 
 function F.slots()
   local gauge = S.gauge == 0 and math.huge or S.gauge
+  if S.found > 0 then return min(gauge, S.found) end
   if S.capacity[VALUE] == FULL then return gauge end
   return min(gauge, max(1, floor(S.base * S.capacity[VALUE] / FULL)))
 end

@@ -10,9 +10,11 @@
 --   B                                         beat
 --   X                                         the worker leaves
 --   Q                                         snapshot
+--   K n {number value}*n                      a sample of calls in flight, see knee.lua
+--   L token limit why state n {number value}*n  the step that was made with the samples
 --
 -- Answers, each a text of numbers: now, incarnation, epoch, gate, slots (-1: no end), open, 1 if packed, 1 if closed,
--- 1 if the worker was known (B), workers (B), then one answer for each R and Q. A pool that nobody
+-- 1 if the worker was known (B), workers (B), then one answer for each R, Q and K. A pool that nobody
 -- has described: the word NOCONFIG, and nothing is done.
 
 function F.number(i)
@@ -67,6 +69,13 @@ function F.parse()
       for k = 1, number(i + 8) do cells[k] = F.numbers(i + 1 + 8 * k, 8) end
       op = {letter, F.costs(i + 1), cells}
       i = i + 9 + 8 * #cells
+    elseif letter == 'K' then
+      op = {letter, F.numbers(i + 2, 2 * number(i + 1))}
+      i = i + 2 + #op[2]
+    elseif letter == 'L' then
+      op = {letter, ARGV[i + 1], number(i + 2), ARGV[i + 3], ARGV[i + 4],
+            F.numbers(i + 6, 2 * number(i + 5))}
+      i = i + 6 + #op[6]
     elseif letter == 'B' or letter == 'X' or letter == 'Q' then
       op = {letter}
       i = i + 1
@@ -82,7 +91,10 @@ end
 function F.load_pool(ops)
   local held = call('GET', KEYS[1])
   C.known = held and true or false
-  if held then S = unpack_one(held) end
+  if held then
+    S = unpack_one(held)
+    S.auto, S.found = S.auto or 0, S.found or 0
+  end
   if ARGV[1] ~= '' then
     C.raw = F.number(1)
   else
@@ -99,11 +111,11 @@ function F.load_pool(ops)
     S = F.fresh(text)
     if before then S.closed, S.ctext, S.probe, S.epoch = before.closed, before.ctext, now, before.epoch + 1 end
     -- Remains of what expired or was evicted count for nothing.
-    call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], unpack(KEYS, 9, 15))
+    call('DEL', KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], unpack(KEYS, 9, 16))
     call('SET', KEYS[2], text)
     open = 0
     for i = 1, #S.lim do F.fill(S.lim[i]) end
-    if S.gauge > 0 then S.learning = now + S.learn end
+    if S.gauge > 0 or S.auto > 0 then S.learning = now + S.learn end
     if ARGV[2] == '1' then S.boot = F.server_boot() end
     return true
   end
@@ -127,7 +139,7 @@ F.load_recs(ids)
 local repeated = false
 for i = 1, #ops do
   local letter = ops[i][1]
-  if letter == 'P' or letter == 'O' or letter == 'D' or letter == 'C' then
+  if letter == 'P' or letter == 'O' or letter == 'D' or letter == 'C' or letter == 'K' then
     repeated = F.is_repeated()
     break
   end
@@ -142,6 +154,11 @@ for i = 1, #ops do
     F.settle(op[2], op[3], op[4])
   elseif letter == 'A' then
     F.adopt(op[2], op[3], op[4], op[5])
+  elseif letter == 'K' then
+    F.advance()
+    answers[#answers + 1] = F.knee_sample(op[2], repeated)
+  elseif letter == 'L' then
+    F.knee_step(op[2], op[3], op[4], op[5], op[6])
   elseif letter == 'B' then
     F.beat()
   elseif letter == 'X' then

@@ -4,6 +4,7 @@
 --
 -- KEYS  1 pool  2 cfg  3 rsv  4 exp  5 closed  6 workers  7 use  8 calls
 --       9..15 ring of each dimension, in the order of quota.h (that of slots is never used)
+--       16 samples of calls in flight
 -- ARGV  1 clock in microseconds, for tests only; empty: that of the server
 --       2 '1': the caller has a new connection, so this may be another server
 --       3 the caller's worker   4 number of the call   5 horizon   6 channel of hints
@@ -96,7 +97,7 @@ function F.flush()
   -- Seldom, as so many commands cost more than the rest.
   if now - S.refreshed >= min(60000000, S.ttl * 250) then
     S.refreshed = now
-    for i = 3, 15 do C.expiring[i] = true end
+    for i = 3, 16 do C.expiring[i] = true end
   end
   for i in pairs(C.expiring) do call('PEXPIRE', KEYS[i], S.ttl) end
   S.open = open
