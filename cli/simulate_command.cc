@@ -102,6 +102,10 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
       "Answers do not say what is left");
   AddDuration(command, "--latency", &options->latency, "Time to the head of a response (median)");
   AddDuration(command, "--chunk-interval", &options->chunk_interval, "Time between stream events");
+  AddCount(command, "--servers", &options->servers,
+           "Answers produced at a time; more requests wait their turn; 0: no end");
+  AddCount(command, "--in-flight", &options->in_flight,
+           "Quota: requests in flight per account; 0: none");
   AddParsed(
       command, "--tokens",
       [options](const std::string& text) { return ParseTokens(text, options); },

@@ -30,6 +30,7 @@ void Call::PeerGone(Gone how) {
   if (state_ == State::kDone) return;
   Leave();
   if (state_ == State::kHeld) std::erase(service_->held_, this);
+  if (state_ == State::kQueued) std::erase(service_->queued_, this);
   if (counted_) ++service_->truth_.counters().cancelled[static_cast<size_t>(how)];
   TokenUse use = plan_.use;
   // A provider bills what was produced before the cancellation arrived.
@@ -56,6 +57,7 @@ void Call::OnTick(MonoTime now) {
       return SendHead(now);
     case State::kSending:
       return Step(now);
+    case State::kQueued:
     case State::kDone:
       return;
   }
@@ -174,6 +176,7 @@ void Call::Close(MonoTime now, TokenUse use, bool failed) {
     truth.input_tokens += use.input;
     truth.output_tokens += use.output;
   }
+  if (std::exchange(served_, false)) service_->FreeServer(now);
 }
 
 }  // namespace headrace::simulator

@@ -61,6 +61,13 @@ std::vector<LimitSpec> AllLimits(const SimulatorOptions& options) {
   spec.kind = LimitKind::kOutputTokens;
   spec.limit = options.output_tpm;
   if (options.output_tpm > 0) limits.push_back(spec);
+  if (options.in_flight > 0) {
+    LimitSpec slots;
+    slots.kind = LimitKind::kInFlight;
+    slots.mechanics = Mechanics::kGauge;
+    slots.limit = options.in_flight;
+    limits.push_back(slots);
+  }
   limits.insert(limits.end(), options.limits.begin(), options.limits.end());
   if (options.random_window_offset) {
     Random random(options.seed ^ 0x0ff5e7);
@@ -128,6 +135,9 @@ absl::Status ValidateOptions(const SimulatorOptions& options) {
     sum += fault.rate;
   }
   if (sum > 1 + 1e-9) return Bad(absl::StrCat("the rates of all faults sum to ", sum, ", above 1"));
+  if (options.servers < 0 || options.servers > 1'000'000) {
+    return Bad("servers must be in [0, 1000000]");
+  }
   if (options.max_streams < 1 || options.max_streams > 100'000) {
     return Bad("max streams must be in [1, 100000]");
   }

@@ -29,6 +29,7 @@ struct SimulatorOptions {
   std::string key_file;     // PEM; set together with cert_file
   std::string ca_out_file;  // where to write the CA of a certificate made in memory; empty: nowhere
 
+  int64_t in_flight = 0;  // of each account, requests at a time; 0: no limit
   // Quota of each account (each key is one). These four are short for LimitSpecs with the
   // mechanics below; 0 is no limit.
   int64_t tpm = 0;
@@ -59,6 +60,10 @@ struct SimulatorOptions {
   std::vector<FaultRate> faults;  // at most one strikes a request; the rates sum to at most 1
   absl::Duration hang_time = absl::Seconds(30);  // of slow-first-byte and silent-gap
   uint64_t seed = 1;
+
+  // Answers that are produced at a time; further requests wait for their turn, in order, before
+  // their head: where more calls in flight only wait longer. 0: all at once.
+  int64_t servers = 0;
 
   int max_streams = 100;  // SETTINGS_MAX_CONCURRENT_STREAMS
   int max_connections = 20'000;

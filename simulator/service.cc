@@ -172,7 +172,29 @@ void Service::Generate(Call* call, Endpoint endpoint, MonoTime now) {
     call->plan_ = std::move(plan);
     return static_cast<void>(Held(call, std::min(barrier, kMaxBarrier), now));
   }
+  if (options_.servers > 0) return Serve(call, std::move(plan), now);
   call->Play(std::move(plan), now);
+}
+
+void Service::Serve(Call* call, Plan plan, MonoTime now) {
+  if (busy_servers_ >= options_.servers) {
+    call->plan_ = std::move(plan);
+    call->state_ = Call::State::kQueued;
+    queued_.push_back(call);
+    return;
+  }
+  call->served_ = true;
+  Truth& truth = truth_.counters();
+  truth.peak_served = std::max(truth.peak_served, ++busy_servers_);
+  call->Play(std::move(plan), now);
+}
+
+void Service::FreeServer(MonoTime now) {
+  --busy_servers_;
+  if (queued_.empty()) return;
+  Call* next = queued_.front();
+  queued_.pop_front();
+  Serve(next, std::move(next->plan_), now);
 }
 
 bool Service::Admit(Call* call, const AnswerSpec& spec, const BodyFacts& facts, MonoTime now) {

@@ -3,6 +3,8 @@
 #ifndef HEADRACE_SIMULATOR_SERVICE_H_
 #define HEADRACE_SIMULATOR_SERVICE_H_
 
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +25,9 @@ namespace headrace::simulator {
 
 class Service;
 
-// One request on its way to its end. States: held at the barrier, waiting for its head, sending,
-// done. The transport owns it and must say Leave... through PeerGone() before destroying it early.
+// One request on its way to its end. States: held at the barrier, queued for a server, waiting for
+// its head, sending, done. The transport owns it and must say Leave... through PeerGone() before
+// destroying it early.
 class Call final : public WheelNode {
  public:
   Call(Service* service, Responder* responder, Request request);
@@ -35,7 +38,7 @@ class Call final : public WheelNode {
 
  private:
   friend class Service;
-  enum class State : uint8_t { kHeld, kWaiting, kSending, kDone };
+  enum class State : uint8_t { kHeld, kQueued, kWaiting, kSending, kDone };
 
   void OnTick(MonoTime now) override;
   void Play(Plan plan, MonoTime now);
@@ -56,6 +59,7 @@ class Call final : public WheelNode {
   // What has to be undone or settled at the end.
   bool counted_ = false;
   bool streaming_ = false;
+  bool served_ = false;  // takes one of the servers
   uint64_t identity_ = 0;
   double phase_ = 0;  // of its stream, as a share of the interval
   Account* account_ = nullptr;
@@ -90,6 +94,9 @@ class Service {
   AnswerSpec MakeSpec(Endpoint endpoint, const BodyFacts& facts, uint64_t body_hash) const;
   absl::Duration DrawLatency(uint64_t hash) const;
   Account* FindAccount(const std::string& key);
+  // Where there are so many servers: plays the call when it has one.
+  void Serve(Call* call, Plan plan, MonoTime now);
+  void FreeServer(MonoTime now);
   bool Held(Call* call, int barrier, MonoTime now);
   void ReleaseBarrier(MonoTime now, bool timed_out);
   void AddStandardHeaders(uint64_t id, bool anthropic, Account* account, MonoTime now, Plan* plan);
@@ -103,7 +110,9 @@ class Service {
   absl::flat_hash_set<std::string> keys_;
   absl::flat_hash_set<std::string> models_;
   absl::flat_hash_map<std::string, std::unique_ptr<Account>> accounts_;
-  std::vector<Call*> held_;  // at the barrier
+  std::vector<Call*> held_;   // at the barrier
+  std::deque<Call*> queued_;  // for a server, the first in front
+  int64_t busy_servers_ = 0;
   uint64_t request_number_ = 0;
 };
 

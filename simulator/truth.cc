@@ -88,6 +88,7 @@ std::string TruthJson(const Truth& t) {
       {"peak_in_flight", t.peak_in_flight},
       {"streams", t.streams},
       {"peak_streams", t.peak_streams},
+      {"peak_served", t.peak_served},
       {"admitted", t.admitted},
       {"completions", t.completions},
       {"repeats", t.repeats},

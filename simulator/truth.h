@@ -24,6 +24,7 @@ struct Truth {
   int64_t peak_in_flight = 0;
   int64_t streams = 0;  // of those in flight, answers that are streamed
   int64_t peak_streams = 0;
+  int64_t peak_served = 0;                   // at a time, where there are so many servers
   int64_t admitted = 0;                      // passed the quota
   int64_t completions = 0;                   // answered in full with 200 and a whole answer
   int64_t repeats = 0;                       // an identity seen again, for whatever reason
