@@ -102,7 +102,7 @@ void AddRunFlags(CLI::App* command, JobFlags* flags) {
   AddParsed(
       command, "--max-in-flight",
       [flags](const std::string& text) { return ParseMaxInFlight(text, &flags->max_in_flight); },
-      "Calls in flight at most, or auto")
+      "Calls in flight at most; auto finds how many pay")
       ->type_name("N|auto");
   AddOptionalCount(command, "--batch-size", &flags->batch_size, 1, "Items in a batch");
   AddParsed(

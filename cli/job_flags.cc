@@ -82,6 +82,7 @@ absl::Status ApplyJobFlags(const JobFlags& flags, JobConfig* job) {
   Override(flags.limit, &job->dataset.limit);
   Override(flags.order, &job->dataset.order);
   Override(flags.max_in_flight, &job->max_in_flight);
+  if (flags.max_in_flight.has_value()) job->auto_in_flight = *flags.max_in_flight == 0;
   Override(flags.batch_size, &job->batch_size);
   Override(flags.deadline, &job->batch_deadline);
   Override(flags.attempts, &job->attempts);

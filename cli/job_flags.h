@@ -38,7 +38,7 @@ struct JobFlags {
   std::optional<RowOrdering> order;
   std::optional<int64_t> tokens_per_minute;
   std::optional<int64_t> requests_per_minute;
-  std::optional<int64_t> max_in_flight;  // 0: auto
+  std::optional<int64_t> max_in_flight;  // 0: auto, found by trying
   std::optional<int64_t> batch_size;
   std::optional<absl::Duration> deadline;
   std::optional<int64_t> attempts;

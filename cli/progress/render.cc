@@ -141,14 +141,35 @@ void AddPools(const ProgressSnapshot& s, Frame* frame) {
     frame->Add(absl::StrCat("  pool ", pool.name, "  tokens ",
                             OfLimit(pool.tokens_per_minute, pool.tokens_limit), "  requests ",
                             OfLimit(pool.requests_per_minute, pool.requests_limit)));
+    if (pool.in_flight_limit == 0) continue;
+    frame->Add(absl::StrCat("    in flight auto ", WithCommas(pool.in_flight_limit), ": ",
+                            pool.in_flight_why));
+  }
+}
+
+// " of auto 240"
+std::string Gates(const ProgressSnapshot& s) {
+  if (s.max_in_flight == 0) return "";
+  return absl::StrCat(s.auto_in_flight ? " of auto " : " of ", WithCommas(s.max_in_flight));
+}
+
+// ": throughput stopped growing at 240"; with several pools each by its name.
+void AppendWhyInFlight(const ProgressSnapshot& s, std::string* out) {
+  if (s.pools.size() == 1 && s.auto_in_flight) {
+    absl::StrAppend(out, ": ", s.pools[0].in_flight_why);
+    return;
+  }
+  for (const PoolProgress& pool : s.pools) {
+    if (pool.in_flight_limit == 0) continue;
+    absl::StrAppend(out, " (", pool.name, " auto ", WithCommas(pool.in_flight_limit), ": ",
+                    pool.in_flight_why, ")");
   }
 }
 
 void AddTraffic(const ProgressSnapshot& s, Frame* frame) {
-  const std::string gates =
-      s.max_in_flight > 0 ? absl::StrCat(" of ", WithCommas(s.max_in_flight)) : "";
-  frame->Add(absl::StrCat("  in flight ", WithCommas(s.in_flight), gates, "  waiting at the gate ",
-                          WithCommas(s.gate_waiting), "  workers ", WithCommas(s.workers)));
+  frame->Add(absl::StrCat("  in flight ", WithCommas(s.in_flight), Gates(s),
+                          "  waiting at the gate ", WithCommas(s.gate_waiting), "  workers ",
+                          WithCommas(s.workers)));
   frame->Add(absl::StrCat("  ", Quantiles("queue", s.queue_p50, s.queue_p95), "  ",
                           Quantiles("network", s.network_p50, s.network_p95), "  throttled ",
                           WithCommas(s.throttled), "  retries ", WithCommas(s.retries)));
@@ -212,8 +233,9 @@ std::string RenderPlainLine(const ProgressSnapshot& s) {
     absl::StrAppend(&out, ", ", pool.name, " tokens ",
                     OfLimit(pool.tokens_per_minute, pool.tokens_limit));
   }
-  absl::StrAppend(&out, ", in flight ", WithCommas(s.in_flight), ", throttled ",
-                  WithCommas(s.throttled));
+  absl::StrAppend(&out, ", in flight ", WithCommas(s.in_flight), s.auto_in_flight ? Gates(s) : "");
+  AppendWhyInFlight(s, &out);
+  absl::StrAppend(&out, ", throttled ", WithCommas(s.throttled));
   if (s.cost_usd.has_value()) absl::StrAppend(&out, ", cost ", CostText(s));
   if (s.finished) {
     absl::StrAppend(&out, ", finished");

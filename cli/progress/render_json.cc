@@ -38,6 +38,10 @@ void WritePools(const ProgressSnapshot& s, JsonWriter* json) {
     json->Key("tokens_limit").Int(pool.tokens_limit);
     json->Key("requests_per_minute").Fixed(pool.requests_per_minute, 0);
     json->Key("requests_limit").Int(pool.requests_limit);
+    if (pool.in_flight_limit > 0) {
+      json->Key("in_flight_limit").Int(pool.in_flight_limit);
+      json->Key("in_flight_why").String(pool.in_flight_why);
+    }
     json->EndObject();
   }
   json->EndArray();
@@ -60,6 +64,7 @@ void WriteTraffic(const ProgressSnapshot& s, JsonWriter* json) {
   json->Key("workers").Int(s.workers);
   json->Key("in_flight").Int(s.in_flight);
   json->Key("max_in_flight").Int(s.max_in_flight);
+  json->Key("auto_in_flight").Bool(s.auto_in_flight);
   json->Key("gate_waiting").Int(s.gate_waiting);
   json->Key("ms").BeginObject();
   OptionalDuration("queue_p50", s.queue_p50, absl::Milliseconds(1), 3, json);

@@ -55,6 +55,10 @@ std::string RenderRunEnd(const JobConfig& job, const RunSummary& summary) {
       absl::StrAppend(&out, "    e.g. ", FitText(example->second, kExampleColumns), "\n");
     }
   }
+  for (const RunSummary::InFlight& pool : summary.in_flight) {
+    absl::StrAppend(&out, "in flight: auto found ", pool.found, " for pool ", pool.pool, ": ",
+                    pool.why, "\n");
+  }
   if (summary.json) AppendJsonKinds(sum, &out);
   absl::StrAppend(&out, "results: ", job.output_dir, "/results.jsonl",
                   sum.failed > 0 ? ", errors.jsonl" : "", job.csv ? ", results.csv" : "",

@@ -301,6 +301,10 @@ void Coordinator::OnBeat(WorkerSession* session, const v1::Beat& beat) {
     session->Send(std::move(message));
   }
   for (JobRunner* job : jobs_) job->OnBeat(worker->key);
+  for (const v1::PoolState& state : beat.pools()) {
+    JobRunner* job = FindJob(state.job_id());
+    if (job != nullptr) job->OnPoolState(worker->key, state);
+  }
   // Also without a batch: a worker that hears nothing for long takes its stream for half open.
   session->Send(std::move(renewals));
 

@@ -57,6 +57,7 @@ struct PoolJob {
   int64_t requests_per_day = 0;
   int64_t tokens_per_day = 0;
   int64_t max_in_flight = 0;
+  bool auto_in_flight = false;  // found by trying, as if `auto` were said of the whole job
   std::string profile;  // of common/quota/profiles.h; "auto" until the job is finished: by endpoint
   // Empty, zero or absent, here and below: as the profile says.
   std::string window;           // of tokens: "continuous", "minute", "10s", "1s"
@@ -136,6 +137,8 @@ struct JobConfig {
   bool csv_safe = true;       // guards cells against spreadsheet formulas
   double max_cost_usd = 0;    // 0: no budget
   int64_t max_in_flight = 0;  // of one worker; 0: the sum of the pools, at most 2,500
+  // What pays is found by trying, in each pool, at most what the pool says; max_in_flight is 0.
+  bool auto_in_flight = false;
 
   bool operator==(const JobConfig&) const = default;
 };
@@ -154,6 +157,11 @@ absl::StatusOr<JobConfig> ParseJob(absl::string_view yaml, absl::string_view fil
 // in canonical form) and checks everything that needs neither the dataset nor the network.
 // InvalidArgument "field: what is wrong". Finishing a finished job changes nothing.
 absl::Status FinishJob(JobConfig* job);
+
+// Whether the calls in flight that pay are found by trying in `pool` of `job`.
+inline bool FindsInFlight(const JobConfig& job, const PoolJob& pool) {
+  return job.auto_in_flight || pool.auto_in_flight;
+}
 
 // What a finished job probably does not mean, one sentence each: a deadline that cuts calls, a key
 // that travels in clear, a pool that nobody uses.

@@ -85,7 +85,7 @@ class JobReader {
     HR_RETURN_IF_ERROR(ReadOutput(root));
     HR_RETURN_IF_ERROR(root.Read("max_cost", &job_->max_cost_usd));
     HR_RETURN_IF_ERROR(ReadMaxFailed(root));
-    return ReadMaxInFlight(root);
+    return ReadInFlight(root, &job_->max_in_flight, &job_->auto_in_flight);
   }
 
  private:
@@ -136,7 +136,7 @@ class JobReader {
     HR_RETURN_IF_ERROR(fields.Read("output_tokens_per_minute", &pool->output_tokens_per_minute));
     HR_RETURN_IF_ERROR(fields.Read("requests_per_day", &pool->requests_per_day));
     HR_RETURN_IF_ERROR(fields.Read("tokens_per_day", &pool->tokens_per_day));
-    HR_RETURN_IF_ERROR(fields.Read("max_in_flight", &pool->max_in_flight));
+    HR_RETURN_IF_ERROR(ReadInFlight(fields, &pool->max_in_flight, &pool->auto_in_flight));
     HR_RETURN_IF_ERROR(fields.Read("profile", &pool->profile));
     HR_RETURN_IF_ERROR(fields.Read("window", &pool->window));
     HR_RETURN_IF_ERROR(fields.Read("requests_window", &pool->requests_window));
@@ -326,10 +326,15 @@ class JobReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadMaxInFlight(const YamlFields& root) {
-    const auto node = root.Find("max_in_flight");
-    if (node.has_value() && node->IsScalar() && node->Scalar() == "auto") return absl::OkStatus();
-    return root.Read("max_in_flight", &job_->max_in_flight);
+  // A count, or auto.
+  static absl::Status ReadInFlight(const YamlFields& fields, int64_t* count, bool* is_auto) {
+    const auto node = fields.Find("max_in_flight");
+    *is_auto = node.has_value() && node->IsScalar() && node->Scalar() == "auto";
+    if (*is_auto) return absl::OkStatus();
+    const absl::Status read = fields.Read("max_in_flight", count);
+    if (read.ok()) return read;
+    return fields.Error("max_in_flight",
+                        absl::StrCat("must be a count or auto, not ", Describe(*node)));
   }
 
   YamlDocument* document_;

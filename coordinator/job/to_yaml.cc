@@ -110,6 +110,8 @@ void WriteMetering(const PoolJob& pool, Writer* out) {
   out->OptionalText(4, "charge", pool.charge);
 }
 
+std::string InFlight(int64_t count, bool is_auto) { return is_auto ? "auto" : absl::StrCat(count); }
+
 void WritePools(const std::vector<PoolJob>& pools, Writer* out) {
   if (pools.empty()) return;
   out->Line(0, "pools", "");
@@ -119,7 +121,7 @@ void WritePools(const std::vector<PoolJob>& pools, Writer* out) {
     out->Line(4, "tokens_per_minute", absl::StrCat(pool.tokens_per_minute));
     out->Line(4, "input_tokens_per_minute", absl::StrCat(pool.input_tokens_per_minute));
     out->Line(4, "output_tokens_per_minute", absl::StrCat(pool.output_tokens_per_minute));
-    out->Line(4, "max_in_flight", absl::StrCat(pool.max_in_flight));
+    out->Line(4, "max_in_flight", InFlight(pool.max_in_flight, pool.auto_in_flight));
     WriteMetering(pool, out);
   }
 }
@@ -187,7 +189,7 @@ std::string ToYaml(const JobConfig& job) {
   out.Line(2, "hedge", Flag(job.hedge_stragglers));
   out.Line(0, "max_failed", Limit(job.max_failed));
   out.Line(0, "max_cost", Number(job.max_cost_usd));
-  out.Line(0, "max_in_flight", absl::StrCat(job.max_in_flight));
+  out.Line(0, "max_in_flight", InFlight(job.max_in_flight, job.auto_in_flight));
   out.Line(0, "output", "");
   out.OptionalText(2, "dir", job.output_dir);
   out.Line(2, "csv", Flag(job.csv));

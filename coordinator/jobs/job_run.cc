@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/quota/knee.h"
 #include "coordinator/job/check_job.h"
 #include "coordinator/job/schema_check.h"
 #include "coordinator/store/run_files.h"
@@ -95,9 +97,11 @@ int64_t MaxInFlight(const JobConfig& job) {
   if (job.max_in_flight > 0) return job.max_in_flight;
   int64_t sum = 0;
   for (const PoolJob& pool : job.pools) {
-    if (pool.max_in_flight == 0) return kDefaultMaxInFlight;
-    sum += pool.max_in_flight;
+    const bool found = FindsInFlight(job, pool);
+    if (pool.max_in_flight == 0 && !found) return kDefaultMaxInFlight;
+    sum += pool.max_in_flight > 0 ? pool.max_in_flight : quota::KneeFinder::kMost;
   }
+  sum = std::min(sum, kMaxInFlight);
   return sum > 0 ? sum : kDefaultMaxInFlight;
 }
 
@@ -167,6 +171,7 @@ Task<JobEnd> JobRun::Run() {
   const bool goes_on = end_.state == "interrupted" || end_.state == "error";
   coordinator_->RemoveJob(runner_.get(), /*over=*/!goes_on);
   facts_.throttled = runner_->totals().throttled;
+  facts_.found_in_flight = runner_->found_in_flight();
   closed_ = co_await store_->Close();
   facts_.elapsed = reactor_->Now() - begun_;
   co_return end_;

@@ -19,6 +19,8 @@ struct PoolProgress {
   int64_t tokens_limit = 0;        // of a minute; 0: not limited
   double requests_per_minute = 0;  // started, likewise
   int64_t requests_limit = 0;      // of a minute; 0: not limited
+  int64_t in_flight_limit = 0;     // found by trying, now; 0: it is not sought
+  std::string in_flight_why;       // a sentence
 };
 
 struct ModelProgress {
@@ -54,9 +56,10 @@ struct ProgressSnapshot {
   std::vector<FailureCount> failures;  // final and deferred ones, most frequent first
 
   int64_t workers = 0;
-  int64_t in_flight = 0;      // calls on the wire
-  int64_t max_in_flight = 0;  // the sum of the workers' gates; 0: unknown
-  int64_t gate_waiting = 0;   // items that wait for a gate
+  int64_t in_flight = 0;        // calls on the wire
+  int64_t max_in_flight = 0;    // the sum of the workers' gates; 0: unknown
+  bool auto_in_flight = false;  // max_in_flight is found by trying, and changes
+  int64_t gate_waiting = 0;     // items that wait for a gate
 
   // Of the answered items; absent before the first one.
   std::optional<absl::Duration> queue_p50;

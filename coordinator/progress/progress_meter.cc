@@ -51,6 +51,11 @@ void AddPools(const JobRunner& runner, const std::map<std::string, PoolSum>& sum
                          " (pool ", pool.name, ")");
       }
     }
+    for (const FoundInFlight& found : runner.found_in_flight()) {
+      if (found.pool != pool.name) continue;
+      progress.in_flight_limit = found.limit;
+      progress.in_flight_why = found.why;
+    }
     out->pools.push_back(std::move(progress));
   }
 }
@@ -133,6 +138,13 @@ ProgressSnapshot ProgressMeter::Sample(MonoTime now, bool finished) {
     }
   }
   out.max_in_flight = runner.job().max_in_flight;
+  const std::vector<FoundInFlight> found_in_flight = runner.found_in_flight();
+  if (!found_in_flight.empty() && found_in_flight.size() == runner.job().pools.size()) {
+    int64_t sum = 0;
+    for (const FoundInFlight& found : found_in_flight) sum += found.limit;
+    out.auto_in_flight = true;
+    out.max_in_flight = std::min(sum, out.max_in_flight);
+  }
   if (finished || out.in_flight > 0) out.waiting_for.clear();
   AddPools(runner, pools, &out);
   // Without a worker nobody tells: the last numbers stay, also in the last line of a run.

@@ -228,6 +228,7 @@ void JobRunner::OnBeat(WorkerKey worker) {
 
 void JobRunner::LoseWorker(WorkerKey worker, bool left) {
   if (ended_.is_set()) return;
+  in_flight_.Forget(worker);
   if (left) {
     for (BatchId batch : leases_.OfWorker(worker)) {
       EndLease(batch, Epoch(leases_.Find(batch)->grant.epoch()));

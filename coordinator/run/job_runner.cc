@@ -31,6 +31,7 @@ JobRunner::JobRunner(Reactor* reactor, JobConfig job, JobRunnerOptions options,
       cluster_(cluster),
       durable_(*state),
       totals_(job_),
+      in_flight_(job_, options_.job_id),
       turns_(Weights(job_)),
       held_(job_.models.size()),
       awaited_(options_.awaited_workers.begin(), options_.awaited_workers.end()),
@@ -108,9 +109,21 @@ void JobRunner::Stop(std::string state, ExitCode exit_code, std::string reason) 
   Advance();
 }
 
+void JobRunner::OnPoolState(WorkerKey worker, const v1::PoolState& state) {
+  const auto part = in_flight_.OnBeat(reactor_->Now(), worker, state);
+  if (part.has_value()) TellPart(*part);
+}
+
+void JobRunner::TellPart(const InFlightControl::Part& part) {
+  v1::CoordinatorMessage message;
+  *message.mutable_in_flight_limit() = part.limit;
+  cluster_->Send(part.worker, std::move(message));
+}
+
 void JobRunner::Tick() {
   if (ended_.is_set()) return;
   const MonoTime now = reactor_->Now();
+  for (const InFlightControl::Part& part : in_flight_.Tick(now)) TellPart(part);
   if (learning_ && now >= learning_until_) {
     EndLearning("the rest have not come within one lease");
   }

@@ -41,6 +41,7 @@
 #include "coordinator/plan/job_state.h"
 #include "coordinator/plan/lease_table.h"
 #include "coordinator/plan/weights.h"
+#include "coordinator/run/in_flight.h"
 #include "coordinator/run/job_cluster.h"
 #include "coordinator/run/job_totals.h"
 #include "coordinator/store/run_store.h"
@@ -100,6 +101,8 @@ class JobRunner final {
   bool Renew(WorkerKey worker, const v1::HeldBatch& held);
   // All of a beat was renewed: what the worker has not named it does not hold.
   void OnBeat(WorkerKey worker);
+  // What a beat says of one of the job's pools.
+  void OnPoolState(WorkerKey worker, const v1::PoolState& state);
   // The worker process is gone for good. `left`: it said so itself and nothing killed it.
   void LoseWorker(WorkerKey worker, bool left);
   // The time has gone on: leases may have expired. Called every second or so.
@@ -119,6 +122,8 @@ class JobRunner final {
   const JobConfig& job() const { return job_; }
   const JobState& state() const { return *state_; }
   const JobTotals& totals() const { return totals_; }
+  // Of the pools whose calls in flight are found by trying.
+  std::vector<FoundInFlight> found_in_flight() const { return in_flight_.Found(); }
   const RunStore& store() const { return *store_; }
   const LeaseTable& leases() const { return leases_; }
   int64_t leased_items() const { return leases_.open_items(); }
@@ -143,6 +148,7 @@ class JobRunner final {
   };
 
   // job_runner.cc: life
+  void TellPart(const InFlightControl::Part& part);
   void EndLearning(absl::string_view why);
   Task<void> ForgetConnectedWorkers();
   void CheckBudget();
@@ -189,6 +195,7 @@ class JobRunner final {
   JobCluster* const cluster_;
   JobState durable_;  // what is on the disk: the content of snapshots
   JobTotals totals_;
+  InFlightControl in_flight_;
   LeaseTable leases_;
   WeightedTurns turns_;
   std::vector<std::unique_ptr<Feed>> feeds_;

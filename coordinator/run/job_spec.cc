@@ -49,6 +49,7 @@ v1::JobSpec ToJobSpec(const JobConfig& job, const JobRunnerOptions& options) {
     p->set_input_tokens_per_minute(pool.input_tokens_per_minute);
     p->set_output_tokens_per_minute(pool.output_tokens_per_minute);
     p->set_max_in_flight(pool.max_in_flight);
+    p->set_auto_in_flight(FindsInFlight(job, pool));
     p->set_profile(pool.profile);
     p->set_requests_per_day(pool.requests_per_day);
     p->set_tokens_per_day(pool.tokens_per_day);

@@ -91,6 +91,9 @@ absl::StatusOr<RunSummary> WriteRunFiles(const JobConfig& job, const JobEnd& end
   summary.active = facts.elapsed;
   summary.passes = job.passes;
   summary.throttled = facts.throttled;
+  for (const FoundInFlight& found : facts.found_in_flight) {
+    summary.in_flight.push_back({found.pool, found.found, found.why});
+  }
   summary.json = job.json;
   AddEarlierParts(disk, job.output_dir, &summary);
   std::optional<ResultsCsv> csv;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +24,7 @@ struct RunFacts {
   int64_t starts = 1;      // of the run directory, this one included
   absl::Duration elapsed;
   int64_t throttled = 0;
+  std::vector<FoundInFlight> found_in_flight;
 };
 
 // Writes summary.json, and results.csv when the job asks for it, from the logs of the run

@@ -213,6 +213,17 @@ std::string SummaryJson(const RunSummary& summary) {
   } else {
     json.Null();
   }
+  if (!summary.in_flight.empty()) {
+    json.Key("in_flight").BeginArray();
+    for (const RunSummary::InFlight& pool : summary.in_flight) {
+      json.BeginObject();
+      json.Key("pool").String(pool.pool);
+      json.Key("found").Int(pool.found);
+      json.Key("why").String(pool.why);
+      json.EndObject();
+    }
+    json.EndArray();
+  }
   WriteTally(all, summary.json, &json);
   json.Key("models").BeginArray();
   for (const RunSummary::Model& model : summary.models) {

@@ -91,6 +91,13 @@ struct RunSummary {
   int64_t passes = 1;
   int64_t throttled = 0;  // answers that said "later", over all items
   bool json = false;      // answers were looked at for JSON
+  // Pools whose calls in flight were found by trying: what was found when this part ended.
+  struct InFlight {
+    std::string pool;
+    int64_t found = 0;
+    std::string why;
+  };
+  std::vector<InFlight> in_flight;
   struct Model {
     std::string name;
     Tally tally;

@@ -123,6 +123,7 @@ class JobSimulation : public testing::Test {
     answered_ok_ += provider.answered_ok;
     for (const auto& [key, calls] : provider.calls_by_key) calls_by_key_[key] += calls;
     peak_ = std::max(peak_, provider.in_flight_peak);
+    found_ = runner.found_in_flight();
     ok_ = state.ok();
     failed_ = state.failed();
     return end;
@@ -173,6 +174,7 @@ class JobSimulation : public testing::Test {
   int peak_ = 0;
   int64_t ok_ = 0;
   int64_t failed_ = 0;
+  std::vector<FoundInFlight> found_;  // of the last RunOnce
   std::map<std::string, int> calls_by_key_;
   absl::Duration elapsed_;                             // virtual, of the last RunOnce
   std::map<std::string, absl::Duration> last_answer_;  // by model, of the last RunOnce
@@ -187,6 +189,32 @@ TEST_F(JobSimulation, AGoodProviderGetsOneCallPerItem) {
   EXPECT_EQ(ReadLogs().size(), 200u);
   EXPECT_LE(peak_, 10);
   EXPECT_GE(peak_, 9);
+}
+
+TEST_F(JobSimulation, AutoFindsTheSlotsOfTheProviderAndKeepsThemFull) {
+  WriteRows(6000);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    disk_ = std::make_unique<FaultDisk>();
+    JobConfig job = MakeJob(1);
+    job.max_in_flight = 0;
+    job.auto_in_flight = true;
+    job.batch_size = 50;
+    Weather weather;
+    weather.slots = 30;
+    weather.latency = {absl::Milliseconds(500), absl::Milliseconds(1500)};
+    const JobEnd end = RunOnce(job, seed, weather);
+    EXPECT_EQ(end.state, "complete") << end.reason;
+    EXPECT_EQ(ReadLogs().size(), 6000u);
+    ASSERT_EQ(found_.size(), 1u);
+    std::cout << "seed " << seed << ": " << found_[0].found << " in "
+              << absl::FormatDuration(elapsed_) << ": " << found_[0].why << "\n";
+    EXPECT_GE(found_[0].found, 24);
+    EXPECT_LE(found_[0].found, 36);
+    // 200 s at 30 calls a second, and the time of finding it.
+    EXPECT_LE(elapsed_, absl::Seconds(230));
+    EXPECT_LE(peak_, 128);
+  }
 }
 
 TEST_F(JobSimulation, EveryItemHasOneLineInAnyWeather) {

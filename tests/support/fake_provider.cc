@@ -1,5 +1,6 @@
 #include "tests/support/fake_provider.h"
 
+#include <limits>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -34,7 +35,11 @@ void Send(int status, absl::string_view body, http::Receiver* receiver, http::Ca
 }  // namespace
 
 FakeProvider::FakeProvider(Reactor* reactor, uint64_t seed, Weather weather)
-    : reactor_(reactor), random_(seed), weather_(std::move(weather)), begun_(reactor->Now()) {}
+    : reactor_(reactor),
+      random_(seed),
+      weather_(std::move(weather)),
+      slots_(reactor, weather_.slots > 0 ? weather_.slots : std::numeric_limits<int64_t>::max()),
+      begun_(reactor->Now()) {}
 
 Task<bool> FakeProvider::Thaw(const MonoTime* held_until, StopToken stop) {
   while (held_until != nullptr && *held_until > reactor_->Now()) {
@@ -74,8 +79,10 @@ Task<http::CallResult> FakeProvider::Call(const http::Request* request, http::Re
   const auto range = own == weather_.latency_of.end() ? weather_.latency : own->second;
   absl::Duration length = random_.Between(range.first, range.second);
   if (random_.Chance(weather_.slow)) length = absl::Hours(1);
+  const bool has_slot = co_await slots_.Acquire(stop);
   Sleep answer(reactor_, length, stop);
-  const bool came = co_await answer;
+  const bool came = has_slot && co_await answer;
+  if (has_slot) slots_.Release();
   const bool answered = came && co_await Thaw(held_until, stop);
   --in_flight;
   last_answer[model] = reactor_->Now();
@@ -113,12 +120,11 @@ void FakeProvider::Answer(int call, const http::Request& request, http::Receiver
     Send(404, R"({"error":{"message":"no such model","code":"model_not_found"}})", receiver,
          result);
   } else if (weather_.bad_schema) {
-    Send(
-        400,
-        R"({"error":{"message":"Invalid schema for response_format 'r': In context=('properties',)"
-        R"( 'user'), 'additionalProperties' is required to be supplied and to be false.",)"
-        R"("type":"invalid_request_error","param":"response_format","code":null}})",
-        receiver, result);
+    Send(400,
+         R"({"error":{"message":"Invalid schema for response_format 'r': In context=('properties',)"
+         R"( 'user'), 'additionalProperties' is required to be supplied and to be false.",)"
+         R"("type":"invalid_request_error","param":"response_format","code":null}})",
+         receiver, result);
   } else if (absl::StrContains(request.body, "question 13 ") && weather_.bad_request > 0) {
     Send(400, R"({"error":{"message":"too long","code":"context_length_exceeded"}})", receiver,
          result);
@@ -170,12 +176,14 @@ absl::StatusOr<std::unique_ptr<http::Engine>> FakeEnvironment::MakeClient(const 
   return std::make_unique<Engine>(this);
 }
 
-absl::StatusOr<std::unique_ptr<quota::PoolStore>> FakeEnvironment::MakePools(
-    const v1::JobSpec& job) {
+namespace {
+
+std::vector<quota::PoolSpec> SpecsOf(const v1::JobSpec& job) {
   std::vector<quota::PoolSpec> specs;
   for (const v1::PoolSpec& pool : job.pools()) {
     quota::PoolSpec spec;
     spec.name = pool.name();
+    spec.auto_in_flight = pool.auto_in_flight();
     if (pool.requests_per_minute() > 0) {
       quota::DimensionSpec requests;
       requests.dimension = quota::Dimension::kRequests;
@@ -184,7 +192,21 @@ absl::StatusOr<std::unique_ptr<quota::PoolStore>> FakeEnvironment::MakePools(
     }
     specs.push_back(std::move(spec));
   }
-  return std::make_unique<quota::MemoryPoolStore>(reactor_, specs);
+  return specs;
+}
+
+}  // namespace
+
+std::vector<quota::PoolSpec> FakeEnvironment::PoolsOfSharer(const v1::JobSpec& job,
+                                                            int64_t sharers) {
+  std::vector<quota::PoolSpec> specs = SpecsOf(job);
+  std::erase_if(specs, [](const quota::PoolSpec& spec) { return !spec.auto_in_flight; });
+  return specs;
+}
+
+absl::StatusOr<std::unique_ptr<quota::PoolStore>> FakeEnvironment::MakePools(
+    const v1::JobSpec& job) {
+  return std::make_unique<quota::MemoryPoolStore>(reactor_, SpecsOf(job));
 }
 
 }  // namespace headrace

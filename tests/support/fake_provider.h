@@ -47,6 +47,7 @@ struct Weather {
   // No connection can be made in between, counted from the start.
   absl::Duration outage_begin = absl::InfiniteDuration();
   absl::Duration outage_end = absl::InfiniteDuration();
+  int64_t slots = 0;       // more calls wait for their turn; 0: none do
   bool no_client = false;  // the worker cannot make a client, e.g. for want of a CA bundle
 };
 
@@ -78,6 +79,7 @@ class FakeProvider {
   Random random_;
   Weather weather_;
   std::set<std::string> seen_;
+  Semaphore slots_;  // of the weather at the start
   const MonoTime begun_;
 };
 
@@ -91,6 +93,8 @@ class FakeEnvironment final : public WorkerEnvironment {
   absl::StatusOr<Secret> ReadKey(const v1::ApiKeySource&) override { return Secret("sk-test"); }
   absl::StatusOr<std::unique_ptr<http::Engine>> MakeClient(const v1::ModelSpec&) override;
   absl::StatusOr<std::unique_ptr<quota::PoolStore>> MakePools(const v1::JobSpec& job) override;
+  // Only where calls in flight are found by trying; other pools are not divided here.
+  std::vector<quota::PoolSpec> PoolsOfSharer(const v1::JobSpec& job, int64_t sharers) override;
 
   // The process was killed: what is left of it sends nothing any more.
   void Kill() { dead_ = true; }

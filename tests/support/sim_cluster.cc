@@ -85,7 +85,8 @@ SimJob MakeJob(const SimClusterOptions& options, uint64_t id) {
   job.output_dir = sim.dir;
   job.batch_size = options.batch_size;
   job.batch_deadline = absl::Seconds(60);
-  job.max_in_flight = options.worker_in_flight;
+  job.max_in_flight = options.auto_in_flight ? 0 : options.worker_in_flight;
+  job.auto_in_flight = options.auto_in_flight;
   job.passes = options.passes;
   job.split_stragglers = options.split;
   for (int i = 0; i < options.models; ++i) {

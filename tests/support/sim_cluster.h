@@ -45,6 +45,7 @@ struct SimClusterOptions {
   int passes = 2;
   int64_t batch_size = 5;
   int64_t worker_in_flight = 4;
+  bool auto_in_flight = false;  // each pool finds how many calls in flight pay
   absl::Duration lease = absl::Seconds(5);
   absl::Duration beat = absl::Milliseconds(500);
   bool split = true;

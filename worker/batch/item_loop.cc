@@ -224,11 +224,38 @@ Task<void> ItemLoop::MakeAttempt(Progress* progress, StopToken call) {
 Task<void> ItemLoop::CallOnce(const Progress& progress, Attempt* attempt, StopToken call) {
   ++model_->on_the_wire;
   gate_->peak_on_the_wire = std::max(gate_->peak_on_the_wire, ++gate_->on_the_wire);
+  model_->pool->BeginCall();
+  const MonoTime begun = reactor_->Now();
   std::unique_ptr<provider::ReplyReader> reader = model_->codec->NewReader(progress.built);
   attempt->result = co_await model_->client->Call(&progress.built.request, reader.get(), call);
   attempt->reply = reader->Finish(attempt->result);
   --gate_->on_the_wire;
   --model_->on_the_wire;
+  model_->pool->EndCall(ShownBy(*attempt, reactor_->Now() - begun));
+}
+
+quota::FlightEnd ItemLoop::ShownBy(const Attempt& attempt, absl::Duration in_flight) const {
+  using Kind = quota::FlightEnd::Kind;
+  // Jobs that share a pool have models of the same numbers.
+  constexpr uint64_t kModelsOfAJob = 7;
+  const provider::Reply& reply = attempt.reply;
+  quota::FlightEnd end;
+  end.group = static_cast<size_t>(model_->job_id * kModelsOfAJob + model_->model) %
+              quota::FlightSample::kGroups;
+  end.in_flight = in_flight;
+  end.tokens = reply.usage.completion_tokens.value_or(0);
+  const bool throttled =
+      reply.penalty == quota::Penalty::Kind::kRate || reply.penalty == quota::Penalty::Kind::kRamp;
+  if (attempt.result.end == http::CallEnd::kCancelled) {
+    end.kind = Kind::kCancelled;
+  } else if (reply.error_class == ErrorClass::kNone) {
+    end.kind = Kind::kAnswered;
+  } else if (reply.penalty == quota::Penalty::Kind::kCapacity ||
+             (throttled &&
+              (reply.penalty_dimension == quota::Dimension::kInFlight || !model_->rates_limited))) {
+    end.kind = Kind::kRefused;
+  }
+  return end;
 }
 
 void ItemLoop::SettleAndLearn(Progress* progress, const Attempt& attempt) {

@@ -83,6 +83,7 @@ struct ModelRuntime {
   http::Engine* client = nullptr;
   quota::Admission* pool = nullptr;
   quota::ChargeRules charging;
+  bool rates_limited = false;  // the pool has a limit of a rate, so a 429 may be of it
   std::unique_ptr<quota::TokenEstimator> estimator;
 
   Semaphore starts;     // the line: items between their start and their admission
@@ -141,6 +142,8 @@ class ItemLoop {
   Task<void> MakeAttempt(Progress* progress, StopToken call);
   Task<void> CallOnce(const Progress& progress, Attempt* attempt, StopToken call);
   void Observe(const Attempt& attempt);
+  // The attempt as the pool's samples count it.
+  quota::FlightEnd ShownBy(const Attempt& attempt, absl::Duration in_flight) const;
   void SettleAndLearn(Progress* progress, const Attempt& attempt);
   // item_hedge.cc: the attempt, and a second one beside it when it lasts far too long.
   bool MayHedge(const Progress& progress) const;

@@ -17,6 +17,7 @@ absl::StatusOr<quota::PoolSpec> ToPoolSpec(const v1::PoolSpec& pool) {
   description.requests_per_day = pool.requests_per_day();
   description.tokens_per_day = pool.tokens_per_day();
   description.max_in_flight = pool.max_in_flight();
+  description.auto_in_flight = pool.auto_in_flight();
   description.window = pool.window();
   description.requests_window = pool.requests_window();
   if (pool.has_guard_ms()) description.guard = absl::Milliseconds(pool.guard_ms());

@@ -221,6 +221,9 @@ void Worker::OnMessage(Session* session, v1::CoordinatorMessage message) {
     case v1::CoordinatorMessage::kSharers:
       OnSharers(message.sharers());
       break;
+    case v1::CoordinatorMessage::kInFlightLimit:
+      OnInFlightLimit(message.in_flight_limit());
+      break;
     case v1::CoordinatorMessage::kGiveBack:
       OnGiveBack(message.give_back());
       break;
@@ -352,7 +355,7 @@ MonoTime Worker::LeaseEnd(const Session& session, uint64_t beat, uint32_t ttl_ms
   return MonoTime();  // so old that the lease is over
 }
 
-v1::Beat Worker::MakeBeat(Session* session) const {
+v1::Beat Worker::MakeBeat(Session* session) {
   CountBeat(session);
   v1::Beat beat;
   beat.set_seq(session->beat_times.back().first);
@@ -376,7 +379,7 @@ v1::Beat Worker::MakeBeat(Session* session) const {
   return beat;
 }
 
-void Worker::AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const {
+void Worker::AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) {
   const MonoTime now = reactor_->Now();
   for (const auto& [name, pool] : job.pools) {
     const quota::PoolSnapshot snapshot = pool->Snapshot();
@@ -396,6 +399,15 @@ void Worker::AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const {
     }
     if (snapshot.gate_until > now) {
       state->set_gated_ms(absl::ToInt64Milliseconds(snapshot.gate_until - now));
+    }
+    if (snapshot.in_flight_limit == 0) continue;
+    state->set_in_flight_limit(snapshot.in_flight_limit);
+    state->set_in_flight_why(snapshot.in_flight_why);
+    const quota::FlightSample sample = pool->TakeSample();
+    if (job.shared_pools) {
+      job.store->AddSample(name, sample);
+    } else {
+      for (const int64_t number : sample.ToNumbers()) state->add_in_flight_sample(number);
     }
   }
 }

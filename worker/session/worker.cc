@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/quota/knee.h"
 #include "worker/provider/codec.h"
 #include "worker/session/pool_description.h"
 #include "worker/session/worker_state.h"
@@ -51,6 +52,17 @@ v1::BatchDone GivenBack(const v1::Grant& grant) {
   done.set_job_id(grant.job_id());
   for (const v1::Item& item : grant.items()) done.add_not_started(item.item());
   return done;
+}
+
+// Whether calls that use `name` may be refused for their rate.
+bool IsRateLimited(const v1::JobSpec& job, absl::string_view name) {
+  for (const v1::PoolSpec& pool : job.pools()) {
+    if (pool.name() != name) continue;
+    return pool.requests_per_minute() > 0 || pool.tokens_per_minute() > 0 ||
+           pool.input_tokens_per_minute() > 0 || pool.output_tokens_per_minute() > 0 ||
+           pool.requests_per_day() > 0 || pool.tokens_per_day() > 0;
+  }
+  return false;
 }
 
 std::string AccountOf(const v1::ModelSpec& model) {
@@ -130,6 +142,12 @@ void Worker::OnJob(const v1::JobSpec& spec) {
     model->drain.RequestStop({StopCode::kConfigStop, std::string(status.message())});
   }
   added->shared_pools = environment_->PoolsOfSharer(spec, 1).empty();
+  // Until the coordinator has said how many: this worker's part of the first number.
+  if (store.ok() && !added->shared_pools) {
+    for (const v1::PoolSpec& pool : spec.pools()) {
+      added->store->SetInFlight(pool.name(), quota::KneeFinder::kStart / sharers_);
+    }
+  }
   if (sharers_ > 1) scope_.Spawn(SharePools(this, spec.job_id()));
   UpdateWants();
 }
@@ -139,6 +157,13 @@ void Worker::OnSharers(const v1::Sharers& sharers) {
   if (workers == sharers_) return;
   sharers_ = workers;
   for (const auto& [id, job] : jobs_) scope_.Spawn(SharePools(this, id));
+}
+
+void Worker::OnInFlightLimit(const v1::InFlightLimit& limit) {
+  auto it = jobs_.find(limit.job_id());
+  if (it == jobs_.end() || it->second->store == nullptr) return;
+  it->second->store->SetInFlight(limit.pool(), limit.limit());
+  UpdateWants();
 }
 
 Task<void> Worker::SharePools(Worker* self, uint64_t job_id) {
@@ -235,6 +260,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
         absl::StrCat("model ", model.label(), ": no pool named ", model.pool()));
   }
   m->pool = pool->second.get();
+  m->rates_limited = IsRateLimited(spec, model.pool());
   return absl::OkStatus();
 }
 
@@ -361,7 +387,10 @@ void Worker::OnAccountStop(void* context, ModelRuntime* model) {
 
 int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
   if (drain_.stopped() || job.draining || job.retiring) return 0;
-  const int64_t gate = gate_.permits().capacity();
+  int64_t gate = gate_.permits().capacity();
+  const int64_t found = model.pool == nullptr ? 0 : model.pool->in_flight_limit();
+  // The number may be twice as large a moment later.
+  if (found > 0) gate = std::min(gate, 2 * found);
   if (model.flow.beats < kBeatsToTrust) {
     // Its share of the gate by weight and half as much again, and always enough for its line.
     double weights = 0;

@@ -119,10 +119,10 @@ class Worker {
   Task<void> SayBye(Session* session);
   void OnMessage(Session* session, v1::CoordinatorMessage message);
   void OnDrain(const v1::Drain& drain);
-  v1::Beat MakeBeat(Session* session) const;
+  v1::Beat MakeBeat(Session* session);
   void CountBeat(Session* session) const;
   MonoTime LeaseEnd(const Session& session, uint64_t beat, uint32_t ttl_ms) const;
-  void AddPools(uint64_t job_id, const Job& job, v1::Beat* beat) const;
+  void AddPools(uint64_t job_id, const Job& job, v1::Beat* beat);
   void ResendIfStuck(const Session& session);
   void UpdateRates(absl::Duration interval);
   v1::Want MakeWant() const;
@@ -137,6 +137,7 @@ class Worker {
   void OnRenew(const v1::Renew& renew, MonoTime lease_end);
   void OnGiveBack(const v1::GiveBack& give_back);
   void OnSharers(const v1::Sharers& sharers);
+  void OnInFlightLimit(const v1::InFlightLimit& limit);
   static Task<void> SharePools(Worker* self, uint64_t job_id);
   absl::Status SetUpModel(Job* job, uint32_t index, ModelRuntime* m);
   absl::StatusOr<http::Engine*> ClientFor(const v1::ModelSpec& model);

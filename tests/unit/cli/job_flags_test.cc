@@ -151,11 +151,24 @@ TEST(JobFlags, RepeatedModelsDoNotSwallowTheDataset) {
   EXPECT_EQ(parsed.flags.input, "data.jsonl");
 }
 
-TEST(JobFlags, AutoMeansNoNumber) {
+TEST(JobFlags, AutoTakesThePlaceOfANumberAndANumberThatOfAuto) {
   JobConfig job;
   job.max_in_flight = 7;
   ASSERT_TRUE(ApplyJobFlags(Parse({"d", "--max-in-flight", "auto"}).flags, &job).ok());
   EXPECT_EQ(job.max_in_flight, 0);
+  EXPECT_TRUE(job.auto_in_flight);
+  ASSERT_TRUE(ApplyJobFlags(Parse({"d"}).flags, &job).ok());
+  EXPECT_TRUE(job.auto_in_flight);
+  ASSERT_TRUE(ApplyJobFlags(Parse({"d", "--max-in-flight", "9"}).flags, &job).ok());
+  EXPECT_EQ(job.max_in_flight, 9);
+  EXPECT_FALSE(job.auto_in_flight);
+}
+
+TEST(JobFlags, ANumberInFlightIsACountOrAuto) {
+  for (const char* bad : {"automatic", "0", "-1", "many", ""}) {
+    const Parsed parsed = Parse({"d", "--max-in-flight", bad});
+    EXPECT_FALSE(parsed.ok) << bad;
+  }
 }
 
 TEST(JobFlags, ModelsChooseAmongThoseOfTheFileAndAddOthers) {

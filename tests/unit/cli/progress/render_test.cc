@@ -129,6 +129,34 @@ TEST(RenderPlainLine, SaysTheSameOnOneLine) {
             "throttled 9, cost $12.40 of $50.00, eta 16m18s, limited by tokens/min of pool main");
 }
 
+TEST(RenderPlainLine, SaysWhatAutoHasFoundAndWhy) {
+  ProgressSnapshot snapshot = SampleSnapshot();
+  snapshot.in_flight = 212;
+  snapshot.auto_in_flight = true;
+  snapshot.max_in_flight = 240;
+  snapshot.pools[0].in_flight_limit = 240;
+  snapshot.pools[0].in_flight_why = "throughput stopped growing at 240";
+  EXPECT_THAT(RenderPlainLine(snapshot),
+              testing::HasSubstr(
+                  "in flight 212 of auto 240: throughput stopped growing at 240, throttled 9"));
+  const std::vector<std::string> frame = RenderFrame(snapshot, {});
+  EXPECT_THAT(frame,
+              testing::Contains("    in flight auto 240: throughput stopped growing at 240"));
+  EXPECT_THAT(frame, testing::Contains(
+                         testing::HasSubstr("in flight 212 of auto 240  waiting at the gate")));
+}
+
+TEST(RenderPlainLine, TwoPoolsSayWhatEachHasFound) {
+  ProgressSnapshot snapshot = SampleSnapshot();
+  snapshot.pools.push_back(snapshot.pools[0]);
+  snapshot.pools[1].name = "other";
+  snapshot.pools[1].in_flight_limit = 40;
+  snapshot.pools[1].in_flight_why = "calls are refused at 44";
+  EXPECT_THAT(
+      RenderPlainLine(snapshot),
+      testing::HasSubstr("in flight 2,480 (other auto 40: calls are refused at 44), throttled 9"));
+}
+
 TEST(RenderPlainLine, IsOneLineWhateverAJobIsCalled) {
   ProgressSnapshot snapshot;
   snapshot.job = "two\nlines\x1b[2J";

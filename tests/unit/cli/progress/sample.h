@@ -19,7 +19,7 @@ inline ProgressSnapshot SampleSnapshot() {
   s.deferred = 60;
   s.items_per_minute = 5412;
   s.eta = absl::Seconds(978);
-  s.pools = {{"main", 4'810'000, 5'000'000, 5'420, 10'000}};
+  s.pools = {{"main", 4'810'000, 5'000'000, 5'420, 10'000, 0, ""}};
   s.models = {{"gpt-4o-mini", 50'000, 20'600, 12},
               {"claude-haiku", 50'000, 20'540, 20},
               {"gpt-4o", 50'000, 20'600, 8}};

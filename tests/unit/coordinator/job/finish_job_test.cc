@@ -250,7 +250,8 @@ JobConfig RandomJob(Random* random) {
     PoolJob pool;
     pool.name = absl::StrCat("pool ", i, random->Chance(0.5) ? ": #" : "");
     pool.tokens_per_minute = random->Between(int64_t{0}, int64_t{10'000'000});
-    pool.max_in_flight = random->Between(int64_t{0}, int64_t{1000});
+    pool.auto_in_flight = random->Chance(0.3);
+    if (!pool.auto_in_flight) pool.max_in_flight = random->Between(int64_t{0}, int64_t{1000});
     job.pools.push_back(pool);
   }
   for (uint64_t i = 1 + random->Below(3); i > 0; --i) {
@@ -283,7 +284,8 @@ JobConfig RandomJob(Random* random) {
   job.output_dir = RandomText(random);
   job.csv = random->Chance(0.5);
   job.json = random->Chance(0.5);
-  job.max_in_flight = random->Between(int64_t{0}, int64_t{100});
+  job.auto_in_flight = random->Chance(0.3);
+  if (!job.auto_in_flight) job.max_in_flight = random->Between(int64_t{0}, int64_t{100});
   return job;
 }
 

@@ -104,7 +104,13 @@ retry: {max_retry_after: 1m}
   EXPECT_FALSE(job.csv_safe);
   EXPECT_EQ(job.on_failure, OnFailure::kMaxFailed);
   EXPECT_EQ(job.max_retry_after, absl::Minutes(1));
+  EXPECT_FALSE(job.auto_in_flight);
   EXPECT_EQ(Parse("max_in_flight: auto").max_in_flight, 0);
+  EXPECT_TRUE(Parse("max_in_flight: auto").auto_in_flight);
+  const JobConfig pools = Parse("pools: {a: {max_in_flight: auto}, b: {max_in_flight: 10}}");
+  EXPECT_TRUE(pools.pools[0].auto_in_flight);
+  EXPECT_FALSE(pools.pools[1].auto_in_flight);
+  EXPECT_EQ(pools.pools[1].max_in_flight, 10);
   EXPECT_EQ(Parse("max_failed: 10").max_failed.count, 10);
 }
 
