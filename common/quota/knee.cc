@@ -37,7 +37,10 @@ constexpr double kLatencyWeight = 0.3;  // of a step with many calls
 // GROW: a half. Up: 0.4 (a tenth more in flight must give 4 % more calls). Down: where the base
 // would be 15 % above the knee, see DownThreshold(). All chosen;
 // tests/unit/common/quota/knee_test.cc tries them against queues.
+// What disturbs all calls for a second, at the provider or here, is in no error: a window of HOLD
+// is longer than that.
 constexpr int64_t kLeastCalls = 20;
+constexpr int64_t kLeastWindowUs = 4 * kSecondUs;
 constexpr double kGrowThreshold = 0.5;
 constexpr double kUpThreshold = 0.4;
 constexpr double kGrowGoal = 0.3;
@@ -189,7 +192,8 @@ void KneeFinder::OnUnbound(int64_t now_us, int64_t span_us) {
 }
 
 void KneeFinder::Measure(int64_t now_us) {
-  if (now_.answered() < kLeastCalls ||
+  const int64_t least_us = state_.mode == Mode::kHold ? kLeastWindowUs : 0;
+  if (now_.answered() < kLeastCalls || now_.elapsed_us < least_us ||
       static_cast<double>(now_.elapsed_us) < 0.5 * state_.latency_us) {
     return;
   }
