@@ -40,8 +40,9 @@ class RedisStore : public ::testing::Test {
     RunOnReactor(&RunTrial, &trial_);
     EXPECT_EQ(trial_.sends.failed, 0);
   }
-  // Whatever happened; wake-ups are as late as this machine is busy.
-  void ExpectNoBurst() { EXPECT_LE(MostWithin(trial_.sends.at, absl::Seconds(1)), 200 + 50 + 60); }
+  // Whatever happened. A busy machine wakes calls late, and one that is half a second late still
+  // goes: together with those of its time.
+  void ExpectNoBurst() { EXPECT_LE(MostWithin(trial_.sends.at, absl::Seconds(1)), 200 + 100 + 50); }
   int64_t Sent(double from, double to) { return SentBetween(trial_, from, to); }
 
   std::unique_ptr<RedisServer> server_;
