@@ -157,7 +157,7 @@ Seen ReadTop(JsonReader* json, ProviderError* error) {
     }
   }
   // Beside {"error":"LABEL"} the message says more than the label.
-  if (!top_message.empty() && (error->message.empty() || error->message == error->words.front())) {
+  if (!top_message.empty() && (error->message.empty() || error->HasWord(error->message))) {
     error->message = top_message;
   }
   return seen;

@@ -522,6 +522,20 @@ TEST(ReadProviderError, WordsOfANestedBodyAreFoundAndBounded) {
   EXPECT_LT(longer.message.size(), 2100u);
 }
 
+TEST(ReadProviderError, TwoMessagesAndNoWordAreNoCrash) {
+  const ProviderError error =
+      ReadProviderError(R"({"error":{"message":"inner"},"message":"outer"})").value();
+  EXPECT_EQ(error.message, "inner");
+  EXPECT_TRUE(error.words.empty());
+}
+
+TEST(ReadProviderError, TheMessageBesideALabelSaysMore) {
+  for (const char* body : {R"({"error":"LABEL","message":"outer"})",
+                           R"({"message":"outer","type":"kind","error":"LABEL"})"}) {
+    EXPECT_EQ(ReadProviderError(body).value().message, "outer") << body;
+  }
+}
+
 TEST(ReadProviderError, ACutBodyStillSaysWhatItSaid) {
   const ProviderError error =
       ReadProviderError(R"({"error":{"code":"context_length_exceeded","message":"too lo)").value();
