@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/utf8.h"
 #include "common/base/json_reader.h"
+#include "common/base/utf8.h"
 
 namespace headrace::provider {
 namespace {
@@ -192,14 +192,12 @@ void JudgeChoices(JsonReader* json, int64_t wanted, Judgement* judgement) {
   }
   int64_t count = 0;
   int64_t bad = 0;
+  int64_t unfinished = 0;
   while (json->NextElement()) {
     Content content;
     ReadChoice(json, &content);
-    if (content.finish_reason.empty()) {
-      judgement->flags.push_back("no_finish_reason");
-    } else {
-      judgement->has_end = true;
-    }
+    unfinished += content.finish_reason.empty();
+    judgement->has_end = judgement->has_end || !content.finish_reason.empty();
     Judgement one;
     JudgeContent(content, count == 0 ? judgement : &one);
     if (count == 0) {
@@ -210,6 +208,7 @@ void JudgeChoices(JsonReader* json, int64_t wanted, Judgement* judgement) {
     ++count;
   }
   if (count == 0) return;
+  if (unfinished > 0) judgement->flags.push_back("no_finish_reason");
   if (bad > 0) judgement->flags.push_back("some_choices_failed");
   if (count < wanted) judgement->flags.push_back("fewer_choices");
 }

@@ -6,15 +6,25 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "worker/provider/chat_assembler.h"
 #include "common/base/json_reader.h"
+#include "common/base/utf8.h"
+#include "worker/provider/chat_assembler.h"
 #include "worker/provider/message_assembler.h"
 #include "worker/provider/responses_assembler.h"
 
 namespace headrace::provider {
+namespace {
+
+constexpr size_t kMaxErrorEvent = 2000;  // bytes kept of an event that is an error
+
+}  // namespace
 
 void StreamAssembler::AddFlag(absl::string_view flag) {
   if (std::find(flags_.begin(), flags_.end(), flag) == flags_.end()) flags_.emplace_back(flag);
+}
+
+void StreamAssembler::Keep(absl::string_view key, absl::string_view raw, RawMembers* members) {
+  if (!SetMember(key, raw, members)) FlagDroppedMember();
 }
 
 http::BodyVerdict StreamAssembler::OnEvent(const SseEvent& event) {
@@ -57,13 +67,16 @@ http::BodyVerdict StreamAssembler::OnEvent(const SseEvent& event) {
   if (!json.AtEnd() && absl::StrContains(data, "\n")) return OnBadJson(event);
   error_ = ReadStreamError(data, named_error);
   if (!error_) error_.emplace();
+  error_event_ = ExcerptUtf8(data, kMaxErrorEvent);
   return BodyVerdict::kAbort;
 }
 
 http::BodyVerdict StreamAssembler::OnBadJson(const SseEvent& event) {
   for (absl::string_view line : absl::StrSplit(event.data, '\n')) {
     error_ = ReadStreamError(line, /*named=*/false);
-    if (error_) return http::BodyVerdict::kAbort;
+    if (!error_) continue;
+    error_event_ = ExcerptUtf8(line, kMaxErrorEvent);
+    return http::BodyVerdict::kAbort;
   }
   JsonReader json(event.data);
   json.Skip();
@@ -85,14 +98,16 @@ std::unique_ptr<StreamAssembler> MakeAssembler(Api api, int64_t choices) {
   }
 }
 
-void SetMember(absl::string_view key, absl::string_view raw, RawMembers* members) {
+bool SetMember(absl::string_view key, absl::string_view raw, RawMembers* members) {
   for (auto& [have, value] : *members) {
     if (have == key) {
       value.assign(raw.data(), raw.size());
-      return;
+      return true;
     }
   }
+  if (members->size() >= kMaxMembers) return false;
   members->emplace_back(std::string(key), std::string(raw));
+  return true;
 }
 
 const std::string* FindMember(const RawMembers& members, absl::string_view key) {

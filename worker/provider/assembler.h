@@ -18,6 +18,11 @@
 
 namespace headrace::provider {
 
+// Members of an object in their order, raw keys and values: at most kMaxMembers, since they are
+// searched from the front. Answers have some tens.
+using RawMembers = std::vector<std::pair<std::string, std::string>>;
+inline constexpr size_t kMaxMembers = 512;  // chosen, not measured
+
 // Base of the assemblers: what every dialect's stream has in common. Text is kept as the escaped
 // JSON that came, and only joined: nothing is decoded, so a surrogate pair that two deltas share is
 // whole again in the result.
@@ -35,6 +40,8 @@ class StreamAssembler {
   // ... by the dialect's last event, not by finish reasons alone.
   bool done() const { return done_; }
   const std::optional<ProviderError>& error() const { return error_; }
+  // The beginning of the event that said so.
+  const std::string& error_event() const { return error_event_; }
   // Why the stream is unusable; empty when it is not.
   const std::string& corrupt() const { return corrupt_; }
   // Some output, perhaps billed, has arrived.
@@ -52,6 +59,9 @@ class StreamAssembler {
   virtual bool Finished() const = 0;
 
   void AddFlag(absl::string_view flag);
+  // SetMember, with a flag for what had no room.
+  void Keep(absl::string_view key, absl::string_view raw, RawMembers* members);
+  void FlagDroppedMember() { AddFlag("members_dropped"); }
   void set_done() { done_ = true; }
   void set_has_output() { has_output_ = true; }
 
@@ -63,17 +73,15 @@ class StreamAssembler {
   int64_t pings_ = 0;
   std::string corrupt_;
   std::optional<ProviderError> error_;
+  std::string error_event_;
   std::vector<std::string> flags_;
 };
 
 // `choices`: how many the request asked for.
 std::unique_ptr<StreamAssembler> MakeAssembler(Api api, int64_t choices);
 
-// Members of an object in their order, raw keys and values.
-using RawMembers = std::vector<std::pair<std::string, std::string>>;
-
-// Sets `key`, or adds it.
-void SetMember(absl::string_view key, absl::string_view raw, RawMembers* members);
+// Sets `key`, or adds it. False where it would be one too many: then nothing changes.
+bool SetMember(absl::string_view key, absl::string_view raw, RawMembers* members);
 const std::string* FindMember(const RawMembers& members, absl::string_view key);
 // Appends `,"key":raw` for all, without the first comma when `first`.
 void AppendMembers(const RawMembers& members, bool first, std::string* out);

@@ -14,10 +14,12 @@ bool IsJoinedText(absl::string_view key) {
          absl::StrContains(key, "thinking") || absl::StrContains(key, "thought");
 }
 
+// Null where it would be one too many.
 std::string* ValueOf(absl::string_view key, RawMembers* members) {
   for (auto& [have, value] : *members) {
     if (have == key) return &value;
   }
+  if (members->size() >= kMaxMembers) return nullptr;
   members->emplace_back(std::string(key), std::string());
   return &members->back().second;
 }
@@ -54,7 +56,7 @@ StreamAssembler::Outcome ChatAssembler::OnJson(absl::string_view data) {
     }
     const absl::string_view raw = json.Skip();
     if (key == "error") {
-      error = error || raw != "null";
+      error = error || !IsNoError(raw);
     } else if (key == "usage") {
       if (raw.empty() || raw.front() != '{') continue;
       usage_.assign(raw.data(), raw.size());
@@ -79,7 +81,7 @@ void ChatAssembler::OnExtra(absl::string_view key, absl::string_view raw) {
     return;
   }
   const std::string* have = FindMember(extras_, key);
-  if (have == nullptr || IsBlank(*have)) SetMember(key, raw, &extras_);
+  if (have == nullptr || IsBlank(*have)) Keep(key, raw, &extras_);
   next_extra_ = have == nullptr ? extras_.size()
                                 : static_cast<size_t>(std::find_if(extras_.begin(), extras_.end(),
                                                                    [key](const auto& member) {
@@ -111,7 +113,7 @@ bool ChatAssembler::OnChoice(JsonReader* json) {
     } else if (key == "finish_reason") {
       finish_reason = raw;
     } else if (raw != "null" && key != "message") {
-      extras.emplace_back(std::string(key), std::string(raw));
+      Keep(key, raw, &extras);
     }
   }
   if (!json->ok()) return false;
@@ -124,7 +126,7 @@ bool ChatAssembler::OnChoice(JsonReader* json) {
   if (!delta.empty()) progress = OnDelta(delta, choice);
   if (!text.empty()) progress = OnDeltaMember("content", text, choice) || progress;
   if (absl::StartsWith(logprobs, "{")) OnLogprobs(logprobs, choice);
-  for (const auto& [name, raw] : extras) SetMember(name, raw, &choice->extras);
+  for (const auto& [name, raw] : extras) Keep(name, raw, &choice->extras);
   if (!StringBody(finish_reason).empty()) {
     choice->finish_reason = std::string(finish_reason);
     progress = true;
@@ -165,16 +167,25 @@ bool ChatAssembler::OnDeltaMember(absl::string_view key, absl::string_view raw, 
   }
   if (raw.front() == '"' && IsJoinedText(key)) {
     const absl::string_view body = StringBody(raw);
-    ValueOf(key, &choice->texts)->append(body.data(), body.size());
+    std::string* text = ValueOf(key, &choice->texts);
+    if (text == nullptr) {
+      FlagDroppedMember();
+      return false;
+    }
+    text->append(body.data(), body.size());
     return !IsEscapedWhiteSpace(body);
   }
   if (raw.front() == '[') {
     std::string* elements = ValueOf(key, &choice->lists);
+    if (elements == nullptr) {
+      FlagDroppedMember();
+      return false;
+    }
     const size_t before = elements->size();
     AppendElements(raw, elements);
     return elements->size() > before;
   }
-  SetMember(key, raw, &choice->others);
+  Keep(key, raw, &choice->others);
   return false;
 }
 
@@ -201,7 +212,12 @@ void ChatAssembler::OnLogprobs(absl::string_view raw, Choice* choice) {
   if (!json.EnterObject()) return;
   while (json.NextKey(&key)) {
     const absl::string_view value = json.Skip();
-    if (absl::StartsWith(value, "[")) AppendElements(value, ValueOf(key, &choice->logprobs));
+    if (!absl::StartsWith(value, "[")) continue;
+    if (std::string* elements = ValueOf(key, &choice->logprobs)) {
+      AppendElements(value, elements);
+    } else {
+      FlagDroppedMember();
+    }
   }
 }
 

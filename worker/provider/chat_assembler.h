@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/provider/assembler.h"
 #include "common/base/json_reader.h"
+#include "worker/provider/assembler.h"
 #include "worker/provider/tool_calls.h"
 
 namespace headrace::provider {

@@ -1,11 +1,12 @@
 #include "worker/provider/message_assembler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/json_writer.h"
 #include "common/base/json_reader.h"
+#include "common/base/json_writer.h"
 
 namespace headrace::provider {
 
@@ -17,17 +18,9 @@ struct MessageAssembler::Event {
 
 namespace {
 
-// Members of a raw object.
-RawMembers MembersOf(absl::string_view raw) {
-  RawMembers members;
-  JsonReader json(raw);
-  absl::string_view key;
-  if (!json.EnterObject()) return members;
-  while (json.NextKey(&key)) {
-    const absl::string_view value = json.Skip();
-    SetMember(key, value, &members);
-  }
-  return members;
+// Sets a member that must not be lost, however many there are.
+void MustSet(absl::string_view key, std::string raw, RawMembers* members) {
+  if (!SetMember(key, raw, members)) members->emplace_back(std::string(key), std::move(raw));
 }
 
 // The text of a string member with `more` after it.
@@ -35,7 +28,7 @@ void AppendText(absl::string_view key, const std::string& more, RawMembers* memb
   if (more.empty()) return;
   const std::string* have = FindMember(*members, key);
   const absl::string_view before = have == nullptr ? absl::string_view() : StringBody(*have);
-  SetMember(key, absl::StrCat("\"", before, more, "\""), members);
+  MustSet(key, absl::StrCat("\"", before, more, "\""), members);
 }
 
 void AppendList(absl::string_view key, const std::string& more, RawMembers* members) {
@@ -44,7 +37,7 @@ void AppendList(absl::string_view key, const std::string& more, RawMembers* memb
   const std::string* have = FindMember(*members, key);
   if (have != nullptr) AppendElements(*have, &elements);
   if (!elements.empty()) elements.push_back(',');
-  SetMember(key, absl::StrCat("[", elements, more, "]"), members);
+  MustSet(key, absl::StrCat("[", elements, more, "]"), members);
 }
 
 }  // namespace
@@ -69,7 +62,7 @@ StreamAssembler::Outcome MessageAssembler::OnJson(absl::string_view data) {
     } else if (key == "index") {
       event.index = RawToInt(raw).value_or(0);
     } else if (raw != "null") {
-      event.extras.emplace_back(std::string(key), std::string(raw));
+      Keep(key, raw, &event.extras);
     }
   }
   if (!json.AtEnd()) return Outcome::kBadJson;
@@ -83,14 +76,27 @@ StreamAssembler::Outcome MessageAssembler::OnJson(absl::string_view data) {
   }
   if (event.type == "error") return Outcome::kError;
   // A gateway's error without a type.
-  if (event.type.empty() && FindMember(event.extras, "error") != nullptr) return Outcome::kError;
+  const std::string* error = FindMember(event.extras, "error");
+  if (event.type.empty() && error != nullptr && !IsNoError(*error)) return Outcome::kError;
   return Outcome::kKeepAlive;
+}
+
+RawMembers MessageAssembler::MembersOf(absl::string_view raw) {
+  RawMembers members;
+  JsonReader json(raw);
+  absl::string_view key;
+  if (!json.EnterObject()) return members;
+  while (json.NextKey(&key)) {
+    const absl::string_view value = json.Skip();
+    Keep(key, value, &members);
+  }
+  return members;
 }
 
 void MessageAssembler::MergeUsage(absl::string_view raw) {
   for (const auto& [key, value] : MembersOf(raw)) {
     // Cumulative: the last value counts. A null does not undo an earlier number.
-    if (value != "null" || FindMember(usage_, key) == nullptr) SetMember(key, value, &usage_);
+    if (value != "null" || FindMember(usage_, key) == nullptr) Keep(key, value, &usage_);
   }
 }
 
@@ -100,7 +106,7 @@ StreamAssembler::Outcome MessageAssembler::OnStart(absl::string_view message) {
     if (key == "usage") {
       MergeUsage(value);
     } else if (key != "content") {
-      SetMember(key, value, &message_);
+      Keep(key, value, &message_);
     }
   }
   return Outcome::kKeepAlive;
@@ -162,8 +168,8 @@ StreamAssembler::Outcome MessageAssembler::OnBlockDelta(const Event& event) {
 }
 
 StreamAssembler::Outcome MessageAssembler::OnMessageDelta(const Event& event) {
-  for (const auto& [key, value] : MembersOf(event.delta)) SetMember(key, value, &message_);
-  for (const auto& [key, value] : event.extras) SetMember(key, value, &message_);
+  for (const auto& [key, value] : MembersOf(event.delta)) Keep(key, value, &message_);
+  for (const auto& [key, value] : event.extras) Keep(key, value, &message_);
   MergeUsage(event.usage);
   return Outcome::kProgress;
 }
@@ -180,10 +186,10 @@ void MessageAssembler::AppendBlock(const Block& block, std::string* out) const {
     std::string error;
     bool truncated = false;
     if (MinifyJson(&input, &error, &truncated)) {
-      SetMember("input", input, &members);
+      MustSet("input", input, &members);
     } else {
       // The output limit cut the arguments: kept as they are, never repaired (case H3).
-      SetMember("partial_json", absl::StrCat("\"", block.partial_json, "\""), &members);
+      MustSet("partial_json", absl::StrCat("\"", block.partial_json, "\""), &members);
     }
   }
   out->push_back('{');

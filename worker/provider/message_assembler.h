@@ -41,6 +41,8 @@ class MessageAssembler : public StreamAssembler {
   Outcome OnBlockStart(const Event& event);
   Outcome OnBlockDelta(const Event& event);
   Outcome OnMessageDelta(const Event& event);
+  // The members of a raw object.
+  RawMembers MembersOf(absl::string_view raw);
   void MergeUsage(absl::string_view raw);
   Block* BlockAt(int64_t index, bool make);
   void AppendBlock(const Block& block, std::string* out) const;

@@ -3,8 +3,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "common/base/utf8.h"
 #include "common/base/json_reader.h"
+#include "common/base/utf8.h"
 #include "worker/provider/rate_headers.h"
 
 namespace headrace::provider {
@@ -112,6 +112,14 @@ void ReadErrorMember(JsonReader* json, ProviderError* error) {
   SetMessage(raw, error);
 }
 
+// Passes an `error` that is none.
+bool SaysNothing(JsonReader* json) {
+  JsonReader ahead = *json;
+  if (!IsNoError(ahead.Skip())) return false;
+  json->Skip();
+  return true;
+}
+
 struct Seen {
   bool error_member = false;
   bool type_error = false;
@@ -125,10 +133,7 @@ Seen ReadTop(JsonReader* json, ProviderError* error) {
   absl::string_view key;
   while (json->NextKey(&key)) {
     if (key == "error") {
-      if (json->Peek() == JsonType::kNull) {
-        json->Skip();
-        continue;
-      }
+      if (SaysNothing(json)) continue;
       seen.error_member = true;
       ReadErrorMember(json, error);
     } else if (key == "detail" || key == "errors") {
@@ -174,6 +179,13 @@ std::optional<ProviderError> Read(JsonReader json, bool lenient) {
 }
 
 }  // namespace
+
+bool IsNoError(absl::string_view raw) {
+  if (absl::StartsWith(raw, "{") || absl::StartsWith(raw, "[")) {
+    return absl::StripAsciiWhitespace(raw.substr(1, raw.size() - 2)).empty();
+  }
+  return raw == "null" || raw == "false" || raw == "0" || raw == "\"\"";
+}
 
 bool ProviderError::HasWord(absl::string_view word) const {
   for (const std::string& have : words) {

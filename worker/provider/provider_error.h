@@ -9,8 +9,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "worker/http/http.h"
 #include "common/base/json_reader.h"
+#include "worker/http/http.h"
 
 namespace headrace::provider {
 
@@ -29,10 +29,13 @@ struct ProviderError {
   bool HasWord(absl::string_view word) const;
 };
 
+// What gateways write as the `error` of a good answer: null, false, 0, "", {} or [].
+bool IsNoError(absl::string_view raw);
+
 // Reads the error out of what `json` is about to read: {"error":{...}}, {"error":"text"},
 // {"type":"error","error":{...}}, a flat {"code","message"}, {"detail":...}, or one of these in an
 // array. Takes what is there when the text is cut. Absent when nothing in it speaks of an error: an
-// object with choices is none.
+// object with choices is none, nor is an `error` that IsNoError().
 std::optional<ProviderError> ReadProviderError(JsonReader json);
 inline std::optional<ProviderError> ReadProviderError(absl::string_view text) {
   return ReadProviderError(JsonReader(text));

@@ -8,12 +8,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "common/base/json_reader.h"
 #include "common/base/json_writer.h"
 #include "common/base/units.h"
 #include "common/base/utf8.h"
-#include "common/base/json_reader.h"
 #include "worker/provider/rate_headers.h"
+#include "worker/provider/redact.h"
 #include "worker/provider/transport.h"
 
 namespace headrace::provider {
@@ -21,9 +22,9 @@ namespace {
 
 using http::BodyVerdict;
 
-constexpr size_t kMaxMessageBytes = 500;  // of Reply::message
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some .NET servers send one
+constexpr size_t kMaxMessageBytes = 500;                      // of Reply::message
 constexpr size_t kMaxRequestIdBytes = 128;
-constexpr size_t kMinRedacted = 8;  // a shorter "key" would hit ordinary words
 
 // The stronger verdict of two pieces of one read.
 BodyVerdict Stronger(BodyVerdict a, BodyVerdict b) {
@@ -111,8 +112,9 @@ BodyVerdict BodyReader::OnBody(absl::string_view piece) {
 // HTML is no event stream: no field of one begins so.
 BodyVerdict BodyReader::Sniff(absl::string_view piece) {
   // Blank lines keep a queued call alive (DeepSeek) and mean nothing in either form.
-  const absl::string_view rest = absl::StripLeadingAsciiWhitespace(piece);
+  absl::string_view rest = absl::StripLeadingAsciiWhitespace(piece);
   if (rest.empty()) return BodyVerdict::kKeepAlive;
+  absl::ConsumePrefix(&rest, kByteOrderMark);
   const bool plain = absl::StrContains("{[<\"", rest.substr(0, 1)) || !(event_type_ || stream_);
   if (plain) {
     mode_ = Mode::kPlain;
@@ -145,18 +147,12 @@ bool BodyReader::IsHtml() const {
   return type != nullptr && absl::StartsWithIgnoreCase(*type, "text/html");
 }
 
-void BodyReader::Redact(std::string* text) const {
-  const std::string& key = context_->key.Reveal();
-  if (key.size() < kMinRedacted || !absl::StrContains(*text, key)) return;
-  *text = absl::StrReplaceAll(*text, {{key, "[redacted]"}});
-}
-
 // Keeps an error body as one JSON value on one line: as it is when it is JSON, else as a string.
 void BodyReader::KeepErrorBody(std::string body, Reply* reply) {
   std::string error;
   bool truncated = false;
   if (body.empty()) return;
-  Redact(&body);
+  RedactKey(context_->key, &body);
   if (body.size() <= kMaxErrorBody && MinifyJson(&body, &error, &truncated)) {
     reply->body = std::move(body);
     return;
@@ -165,7 +161,7 @@ void BodyReader::KeepErrorBody(std::string body, Reply* reply) {
   AppendJsonString(ExcerptUtf8(body, kMaxErrorBody), &reply->body);
 }
 
-void BodyReader::FinishError(const ProviderError& error, Reply* reply) {
+void BodyReader::FinishError(const ProviderError& error, absl::string_view body, Reply* reply) {
   ErrorAnswer answer;
   answer.vendor = context_->vendor;
   answer.http_status = status_;
@@ -182,7 +178,7 @@ void BodyReader::FinishError(const ProviderError& error, Reply* reply) {
   reply->settlement = verdict.settlement;
   reply->possibly_billed = verdict.possibly_billed;
   const absl::string_view fallback =
-      answer.html ? absl::string_view("a web page, not the API") : absl::string_view(body_);
+      answer.html ? absl::string_view("a web page, not the API") : body.substr(0, kMaxErrorBody);
   reply->message = ErrorText(status_, verdict.status, error, fallback);
   if (verdict.retry_after && *verdict.retry_after > kLongestWait) {
     absl::StrAppend(&reply->message, "; it asks to wait ",
@@ -211,7 +207,7 @@ void BodyReader::Accept(std::string body, const http::CallResult& result, Reply*
   }
   Judgement judgement = JudgeAnswer(api_, body, choices_);
   if (judgement.error) {
-    FinishError(*judgement.error, reply);
+    FinishError(*judgement.error, body, reply);
     KeepErrorBody(std::move(body), reply);
     return;
   }
@@ -248,7 +244,7 @@ void BodyReader::FinishEvents(const http::CallResult& result, Reply* reply) {
   }
   // Anything else is no answer; what came of it is kept to be looked at.
   if (assembler_->error()) {
-    FinishError(*assembler_->error(), reply);
+    FinishError(*assembler_->error(), assembler_->error_event(), reply);
   } else if (!assembler_->corrupt().empty() || too_large_) {
     reply->error_class = ErrorClass::kInvalidResponse;
     reply->message = too_large_ ? "a stream event is larger than 16 MB" : assembler_->corrupt();
@@ -307,7 +303,8 @@ Reply BodyReader::Finish(const http::CallResult& result) {
   } else if (result.end == http::CallEnd::kCancelled && mode_ == Mode::kError) {
     FinishTransport(result, &reply);
   } else if (mode_ == Mode::kError) {
-    FinishError(ReadProviderError(body_).value_or(ProviderError()), &reply);
+    if (absl::StartsWith(body_, kByteOrderMark)) body_.erase(0, kByteOrderMark.size());
+    FinishError(ReadProviderError(body_).value_or(ProviderError()), body_, &reply);
     KeepErrorBody(std::move(body_), &reply);
   } else if (encoded_) {
     reply.error_class = ErrorClass::kInvalidResponse;
@@ -320,7 +317,7 @@ Reply BodyReader::Finish(const http::CallResult& result) {
   }
   reply.flags = absl::StrJoin(flags_, ",");
   if (reply.error_class != ErrorClass::kNone) {
-    Redact(&reply.message);
+    RedactKey(context_->key, &reply.message);
     reply.message = ExcerptUtf8(reply.message, kMaxMessageBytes);
   }
   return reply;

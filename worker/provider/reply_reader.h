@@ -51,13 +51,13 @@ class BodyReader : public ReplyReader {
 
   void FinishEvents(const http::CallResult& result, Reply* reply);
   void FinishPlain(const http::CallResult& result, Reply* reply);
-  void FinishError(const ProviderError& error, Reply* reply);
+  // `body` is shown where the error has no message.
+  void FinishError(const ProviderError& error, absl::string_view body, Reply* reply);
   void FinishTransport(const http::CallResult& result, Reply* reply);
   // Judges a whole body, which goes into the reply.
   void Accept(std::string body, const http::CallResult& result, Reply* reply);
   void SettleAnswer(Reply* reply);
   void KeepErrorBody(std::string body, Reply* reply);
-  void Redact(std::string* text) const;
 
   const ReaderContext* const context_;
   const Api api_;

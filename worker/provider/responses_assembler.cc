@@ -19,7 +19,7 @@ StreamAssembler::Outcome ResponsesAssembler::OnJson(absl::string_view data) {
     if (key == "error") error = raw;
   }
   if (!json.AtEnd()) return Outcome::kBadJson;
-  if (type == "error" || (!error.empty() && error != "null")) return Outcome::kError;
+  if (type == "error" || (!error.empty() && !IsNoError(error))) return Outcome::kError;
   if (type == "response.completed" || type == "response.incomplete" || type == "response.failed") {
     if (!absl::StartsWith(response, "{")) return Outcome::kBadJson;
     response_ = std::string(response);

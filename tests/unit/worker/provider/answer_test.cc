@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/worker/provider/exchange.h"
 
 namespace headrace::provider {
@@ -140,6 +141,30 @@ TEST(Answer, AnErrorObjectInA200IsTheError) {  // B9
   EXPECT_EQ(flagged.error_class, kContentFilter);
   EXPECT_EQ(flagged.http_status, 200);
   EXPECT_EQ(flagged.message, "HTTP 200 with an error of the kind 502: The prompt was flagged");
+}
+
+TEST(Answer, AnErrorThatSaysNothingBesideAnAnswerIsNone) {
+  for (const char* none : {"null", "false", "0", "\"\"", "{}", "[]", "{ }"}) {
+    const std::string error = absl::StrCat("\"error\":", none);
+    EXPECT_EQ(Answer(absl::StrCat("{", error, R"(,"choices":[{"message":{"content":"a"},)",
+                                  R"("finish_reason":"stop"}]})"))
+                  .error_class,
+              kNone)
+        << none;
+    EXPECT_EQ(Answer(absl::StrCat("{", error, R"(,"status":"completed","output":[{"type":)",
+                                  R"("message","content":[{"type":"output_text","text":"a"}]}]})"),
+                     "/v1/responses")
+                  .error_class,
+              kNone)
+        << none;
+    EXPECT_EQ(Answer(absl::StrCat("{", error, "}")).error_class, kInvalidResponse) << none;
+    EXPECT_EQ(
+        PlayStream(OpenAiModel(true), absl::StrCat("data: {", error, R"(,"choices":[{"delta")",
+                                                   R"(:{"content":"a"}}]})", "\n\n", kStop, kDone))
+            .error_class,
+        kNone)
+        << none;
+  }
 }
 
 TEST(Answer, AFailedResponseIsItsError) {  // B10

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/unit/worker/provider/exchange.h"
 
 namespace headrace::provider {
@@ -392,6 +395,27 @@ TEST(ChatStream, TooManyChoicesAreRefused) {
   EXPECT_EQ(Stream(stream + kDone).error_class, kInvalidResponse);
   EXPECT_EQ(Stream("data: {\"choices\":[{\"index\":-1,\"delta\":{}}]}\n\n").error_class,
             kInvalidResponse);
+}
+
+// Members are searched from the front: a quarter of a million of them took minutes, in which the
+// worker's thread did nothing else and its leases ran out.
+TEST(ChatStream, MembersWithoutEndAreDroppedAndFlagged) {
+  std::string members;
+  for (int i = 0; i < 250'000; ++i) absl::StrAppend(&members, ",\"k", i, "\":[", i, "]");
+  const std::string chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"";
+  for (const std::string& stream :
+       {chunk + "}}]" + members + "}\n\n", chunk + "}" + members + "}]}\n\n",
+        chunk + members + "}}]}\n\n", chunk + "},\"logprobs\":{\"x\":[]" + members + "}}]}\n\n"}) {
+    const absl::Time start = absl::Now();
+    Exchange exchange;
+    exchange.headers = EventStream();
+    exchange.pieces = {stream + kStop + kDone};
+    const Reply reply = Play(OpenAiModel(true), exchange).reply;
+    EXPECT_EQ(reply.error_class, kNone) << reply.message;
+    EXPECT_EQ(AnswerText(reply.body), "a");
+    EXPECT_THAT(reply.flags, HasSubstr("members_dropped"));
+    EXPECT_LT(absl::Now() - start, absl::Seconds(20));
+  }
 }
 
 TEST(ResponsesStream, TheLastEventIsTheAnswer) {

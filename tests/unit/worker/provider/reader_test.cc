@@ -19,6 +19,9 @@ using quota::Settlement;
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr char kWhole[] =
+    R"({"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]})";
+
 TEST(Transport, EveryEndHasItsClassAndItsBill) {  // B14, B15
   const struct {
     CallEnd end;
@@ -131,6 +134,48 @@ TEST(Reader, AnEchoedKeyIsTakenOut) {
   EXPECT_THAT(reply.message, HasSubstr("[redacted]"));
   EXPECT_THAT(reply.message, Not(HasSubstr("sk-test-0123456789")));
   EXPECT_THAT(reply.body, Not(HasSubstr("sk-test-0123456789")));
+}
+
+TEST(Reader, AnEchoedKeyThatDoesNotFitIsTakenOut) {
+  // As long as those of projects are: a word of an error keeps less.
+  const std::string key = "sk-proj-" + std::string(156, 'x') + "y";
+  for (const std::string& body :
+       {"{\"error\":\"Incorrect API key provided: " + key + ".\"}",
+        "{\"error\":{\"code\":\"" + key + "\",\"type\":\"" + key + "\"}}", "no: " + key}) {
+    for (const int status : {200, 401}) {
+      Exchange exchange;
+      exchange.status = status;
+      exchange.pieces = {body};
+      const Reply reply = Play(OpenAiModel(false), exchange, {}, key).reply;
+      EXPECT_NE(reply.error_class, kNone);
+      EXPECT_THAT(reply.message, Not(HasSubstr("sk-proj-xxxx"))) << body;
+      EXPECT_THAT(reply.body, Not(HasSubstr("sk-proj-xxxx"))) << body;
+    }
+  }
+}
+
+TEST(Reader, AnErrorWithoutAMessageShowsWhatCame) {
+  Exchange exchange;
+  exchange.pieces = {R"({"error":{"reason_code":17}})"};
+  EXPECT_EQ(Play(OpenAiModel(false), exchange).reply.message,
+            R"(HTTP 200: {"error":{"reason_code":17}})");
+  exchange.headers = EventStream();
+  exchange.pieces = {"data: {\"error\":{\"reason_code\":17}}\n\n"};
+  EXPECT_EQ(Play(OpenAiModel(true), exchange).reply.message,
+            R"(HTTP 200: {"error":{"reason_code":17}})");
+}
+
+TEST(Reader, AByteOrderMarkIsNoPartOfABody) {
+  Exchange exchange;
+  exchange.pieces = {"\xEF\xBB\xBF" + std::string(kWhole)};
+  for (const bool stream : {false, true}) {
+    const Reply reply = Play(OpenAiModel(stream), exchange).reply;
+    EXPECT_EQ(reply.error_class, kNone) << reply.message;
+    EXPECT_EQ(AnswerText(reply.body), "hi");
+  }
+  exchange.status = 400;
+  exchange.pieces = {"\xEF\xBB\xBF{\"error\":{\"message\":\"no\",\"code\":\"content_filter\"}}"};
+  EXPECT_EQ(Play(OpenAiModel(false), exchange).reply.error_class, kContentFilter);
 }
 
 TEST(Reader, AnEncodedAnswerIsRefused) {  // A20
