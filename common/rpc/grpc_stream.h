@@ -22,6 +22,7 @@
 
 namespace headrace::rpc {
 
+// The same code; a message about TLS begins with what it means.
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
