@@ -54,9 +54,10 @@ ExitCode Coordinate(const CoordinatorCommandFlags& flags, const GlobalFlags& glo
 void AddServerFlags(CLI::App* command, CoordinatorCommandFlags* flags) {
   SessionServerOptions* server = &flags->options.server;
   server->listen = "127.0.0.1:7070";
-  command->add_option("--listen", server->listen, "Where to listen; port 0: any free one")
-      ->type_name("ADDR:PORT")
-      ->capture_default_str();
+  command
+      ->add_option("--listen", server->listen,
+                   "Where to listen; port 0: any free one (default: 127.0.0.1:7070)")
+      ->type_name("ADDR:PORT");
   CLI::Option* cert = command
                           ->add_option("--tls-cert", server->tls.cert_file,
                                        "Serve over TLS with this certificate, as PEM")
@@ -123,8 +124,7 @@ void AddCoordinatorCommand(CLI::App* app, const GlobalFlags* globals, ChosenComm
       },
       "Of the job: auto, tty, plain, json or none")
       ->type_name("MODE");
-  command->add_option("--admin", flags->admin, "Serve metrics and the dashboard here")
-      ->type_name("ADDR:PORT");
+  command->add_option("--admin", flags->admin, "Not in this version")->type_name("ADDR:PORT");
   command->callback(
       [=] { chosen->body = [flags, globals] { return Coordinate(*flags, *globals); }; });
 }

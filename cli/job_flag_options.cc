@@ -62,7 +62,8 @@ void AddModelFlags(CLI::App* command, JobFlags* flags) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   AddText(command, "--endpoint", &flags->endpoint, "URL", "Base URL of the provider's API");
-  AddText(command, "--provider", &flags->provider, "NAME", "API dialect: openai or anthropic");
+  AddText(command, "--provider", &flags->provider, "NAME",
+          "API dialect: openai or anthropic (default: openai)");
   AddText(command, "--api-key-env", &flags->api_key_env, "NAME",
           "Environment variable that holds the key");
   AddText(command, "--api-key-file", &flags->api_key_file, "PATH", "File that holds the key");
@@ -74,7 +75,8 @@ void AddModelFlags(CLI::App* command, JobFlags* flags) {
       ->type_name("KEY=JSON")
       ->allow_extra_args(false)
       ->expected(1, std::numeric_limits<int>::max());
-  command->add_flag_callback("--stream", [flags] { flags->stream = true; }, "Stream answers");
+  command->add_flag_callback(
+      "--stream", [flags] { flags->stream = true; }, "Ask for a stream (default)");
   command->add_flag_callback(
       "--no-stream", [flags] { flags->stream = false; }, "Ask for whole answers");
 }
@@ -92,7 +94,7 @@ void AddDatasetFlags(CLI::App* command, JobFlags* flags) {
         if (order.ok()) flags->order = *order;
         return order.status();
       },
-      "Order of rows: file, or prompt_cache for rows that begin alike together")
+      "Order of rows: file, or prompt_cache for rows that begin alike together (default: file)")
       ->type_name("ORDER");
 }
 
@@ -104,7 +106,8 @@ void AddRunFlags(CLI::App* command, JobFlags* flags) {
       [flags](const std::string& text) { return ParseMaxInFlight(text, &flags->max_in_flight); },
       "Calls in flight at most; auto finds how many pay")
       ->type_name("N|auto");
-  AddOptionalCount(command, "--batch-size", &flags->batch_size, 1, "Items in a batch");
+  AddOptionalCount(command, "--batch-size", &flags->batch_size, 1,
+                   "Items in a batch (default: 500)");
   AddParsed(
       command, "--deadline",
       [flags](const std::string& text) {
@@ -112,11 +115,13 @@ void AddRunFlags(CLI::App* command, JobFlags* flags) {
         if (value.ok()) flags->deadline = *value;
         return value.status();
       },
-      "Time limit of a batch")
+      "Time limit of a batch (default: 120s)")
       ->type_name("DUR");
-  AddOptionalCount(command, "--attempts", &flags->attempts, 1, "Calls for one item in a pass");
-  AddOptionalCount(command, "--passes", &flags->passes, 1, "Passes: 2 runs what failed once more");
-  AddText(command, "--out", &flags->output_dir, "DIR", "Run directory");
+  AddOptionalCount(command, "--attempts", &flags->attempts, 1,
+                   "Calls for one item in a pass (default: 3)");
+  AddOptionalCount(command, "--passes", &flags->passes, 1,
+                   "Passes: 2 runs what failed once more (default: 2)");
+  AddText(command, "--out", &flags->output_dir, "DIR", "Run directory (default: runs/JOB)");
   AddParsed(
       command, "--max-failed",
       [flags](const std::string& text) {
@@ -124,7 +129,7 @@ void AddRunFlags(CLI::App* command, JobFlags* flags) {
         if (value.ok()) flags->max_failed = *value;
         return value.status();
       },
-      "Failures that still count as success")
+      "Failures that still count as success (default: 0)")
       ->type_name("N|P%");
   AddParsed(
       command, "--max-cost",

@@ -23,6 +23,8 @@ namespace {
 
 // Between two looks at a job that is waited for. Chosen, not measured.
 constexpr absl::Duration kPollInterval = absl::Seconds(1);
+// Between two lines on a job that only goes on, as `--progress plain` of a run.
+constexpr absl::Duration kTellInterval = absl::Seconds(10);
 
 struct OperatorFlags {
   CoordinatorFlags coordinator;
@@ -79,10 +81,11 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return text;
 }
 
-// Looks at the job until it has ended; prints a line to standard error whenever it says something
-// new. The coordinator may be restarted meanwhile, for as long as the client's patience.
+// Looks at the job until it has ended; prints a line to standard error now and then, and when its
+// state changes. The coordinator may be restarted meanwhile, for as long as the client's patience.
 ExitCode WaitForJob(const Session& session, uint64_t job_id, bool json) {
-  std::string told;
+  std::string state;
+  absl::Time told = absl::InfinitePast();
   while (true) {
     const absl::StatusOr<v1::GetStatusResponse> status = session.client->Status();
     if (!status.ok()) return Fail("submit", AtCoordinator(status.status(), session));
@@ -97,9 +100,12 @@ ExitCode WaitForJob(const Session& session, uint64_t job_id, bool json) {
       Print(json ? JobJson(*job) : RenderJobLine(*job));
       return static_cast<ExitCode>(job->exit_code());
     }
-    const std::string line = RenderJobLine(*job);
-    if (line != told) std::fprintf(stderr, "%s\n", line.c_str());
-    told = line;
+    const absl::Time now = absl::Now();
+    if (job->state() != state || now - told >= kTellInterval) {
+      std::fprintf(stderr, "%s\n", RenderJobLine(*job).c_str());
+      state = job->state();
+      told = now;
+    }
     absl::SleepFor(kPollInterval);
   }
 }

@@ -201,7 +201,9 @@ void AddFlags(CLI::App* command, ProbeFlags* flags) {
   command->add_option("--model", subject->model, "Model, as the provider calls it")
       ->required()
       ->type_name("NAME");
-  command->add_option("--provider", subject->provider, "API dialect: openai or anthropic")
+  command
+      ->add_option("--provider", subject->provider,
+                   "API dialect: openai or anthropic (default: openai)")
       ->type_name("NAME");
   CLI::Option* env = command->add_option("--api-key-env", subject->api_key_env,
                                          "Environment variable that holds the key");

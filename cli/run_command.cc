@@ -38,8 +38,7 @@ void AddRunCommand(CLI::App* app, const GlobalFlags* globals, ChosenCommand* cho
   RunRequest* request = &flags->request;
   command->add_option("--redis", request->redis, "Redis that shares the quota with other runs")
       ->type_name("URL");
-  command->add_option("--admin", request->admin, "Serve metrics and the dashboard here")
-      ->type_name("ADDR:PORT");
+  command->add_option("--admin", request->admin, "Not in this version")->type_name("ADDR:PORT");
   AddParsed(
       command, "--progress",
       [request](const std::string& text) {

@@ -125,9 +125,11 @@ void AddSelftestCommand(CLI::App* app, ChosenCommand* chosen) {
   CLI::App* command = app->add_subcommand(
       "selftest", "Prove the concurrency: hold many calls at once in a built-in provider");
   auto flags = std::make_shared<SelftestFlags>();  // owned by the flags and by the callback
-  command->add_option("--concurrency", flags->concurrency, "Calls to hold at once")
-      ->check(CLI::Range(1, 20'000))
-      ->capture_default_str();
+  command
+      ->add_option("--concurrency", flags->concurrency,
+                   "Calls to hold at once, 1 to 20000 (default: 2500)")
+      ->check(CLI::Range(1, 20'000).description(""))
+      ->type_name("N");
   command->add_flag("--http11", flags->http11, "Over HTTP/1.1 instead of HTTP/2 with TLS");
   command->callback([=] {
     chosen->body = [flags] {

@@ -74,8 +74,14 @@ ExitCode Simulate(const SimulateFlags& flags) {
 
 void AddFlags(CLI::App* command, SimulateFlags* flags) {
   SimulatorOptions* options = &flags->options;
-  command->add_option("--port", options->port, "HTTP/1.1 and h2c; 0: any free port, -1: none");
-  command->add_option("--tls-port", options->tls_port, "HTTP/2 and HTTP/1.1 over TLS, likewise");
+  command
+      ->add_option("--port", options->port,
+                   "HTTP/1.1 and h2c; 0: any free port, -1: none (default: 0)")
+      ->type_name("N");
+  command
+      ->add_option("--tls-port", options->tls_port,
+                   "HTTP/2 and HTTP/1.1 over TLS, likewise (default: -1)")
+      ->type_name("N");
   command->add_option("--cert", options->cert_file, "Certificate, as PEM")->type_name("FILE");
   command->add_option("--key", options->key_file, "Its key, as PEM")->type_name("FILE");
   command
@@ -89,19 +95,21 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
   AddParsed(
       command, "--quota",
       [options](const std::string& text) { return simulator::ParseMechanics(text, options); },
-      "How quotas are counted: bucket, sliding, ramp, or windows of 60s, 10s, 1s")
+      "How quotas are counted: bucket, sliding, ramp, or windows of 60s, 10s, 1s (default: bucket)")
       ->type_name("MECHANICS");
   AddParsed(
       command, "--charge",
       [options](const std::string& text) { return simulator::ParseCharging(text, options); },
       "What a call costs in tokens: larger (of prompt and max_tokens), estimate (then the usage), "
-      "usage")
+      "usage (default: larger)")
       ->type_name("RULE");
   command->add_flag_callback(
       "--no-quota-headers", [options] { options->quota_headers = false; },
       "Answers do not say what is left");
-  AddDuration(command, "--latency", &options->latency, "Time to the head of a response (median)");
-  AddDuration(command, "--chunk-interval", &options->chunk_interval, "Time between stream events");
+  AddDuration(command, "--latency", &options->latency,
+              "Median time to the head of a response (default: 200ms)");
+  AddDuration(command, "--chunk-interval", &options->chunk_interval,
+              "Time between stream events (default: 20ms)");
   AddCount(command, "--servers", &options->servers,
            "Answers produced at a time; more requests wait their turn; 0: no end");
   AddCount(command, "--in-flight", &options->in_flight,
@@ -109,7 +117,7 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
   AddParsed(
       command, "--tokens",
       [options](const std::string& text) { return ParseTokens(text, options); },
-      "Length of answers")
+      "Length of answers (default: 20:200)")
       ->type_name("LO:HI");
   AddCount(command, "--prompt-cache", &options->prompt_cache_steps,
            "Steps of 128 tokens of prompts that are kept; 0: none");
@@ -124,7 +132,8 @@ void AddFlags(CLI::App* command, SimulateFlags* flags) {
       ->type_name("NAME=RATE")
       ->allow_extra_args(false)
       ->expected(1, 1000);
-  command->add_option("--seed", options->seed, "Seed of everything random");
+  command->add_option("--seed", options->seed, "Seed of everything random (default: 1)")
+      ->type_name("N");
   command->add_flag("--list-faults", flags->list_faults, "Print the faults and exit");
 }
 

@@ -74,7 +74,7 @@ void AddWorkerCommand(CLI::App* app, ChosenCommand* chosen) {
               "Give up after this long without a coordinator (default: never)");
   command->add_option("--redis", options->redis, "Redis that shares the quota with other workers")
       ->type_name("URL");
-  command->add_option("--admin", flags->admin, "Serve metrics here")->type_name("ADDR:PORT");
+  command->add_option("--admin", flags->admin, "Not in this version")->type_name("ADDR:PORT");
   command->callback([=] { chosen->body = [flags] { return Work(*flags); }; });
 }
 

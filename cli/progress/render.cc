@@ -97,6 +97,11 @@ std::string CostText(const ProgressSnapshot& s) {
   return absl::StrFormat("$%.2f of $%.2f", *s.cost_usd, s.max_cost_usd);
 }
 
+// "36.1s"; a run that has just begun has no use for microseconds.
+std::string Elapsed(const ProgressSnapshot& s) {
+  return headrace::FormatDuration(absl::Trunc(s.elapsed, absl::Milliseconds(100)));
+}
+
 // Collects the lines of a frame; each is cut to the width before its colour is added.
 class Frame {
  public:
@@ -121,8 +126,8 @@ class Frame {
 };
 
 void AddTotals(const ProgressSnapshot& s, Frame* frame) {
-  frame->Add(absl::StrCat(s.job, "  pass ", s.pass, " of ", s.passes, "  ",
-                          headrace::FormatDuration(s.elapsed), s.finished ? "  finished" : ""),
+  frame->Add(absl::StrCat(s.job, "  pass ", s.pass, " of ", s.passes, "  ", Elapsed(s),
+                          s.finished ? "  finished" : ""),
              Style::kBold);
   std::string eta;
   if (!s.finished && s.eta.has_value()) {
@@ -223,10 +228,10 @@ std::vector<std::string> RenderFrame(const ProgressSnapshot& snapshot,
 }
 
 std::string RenderPlainLine(const ProgressSnapshot& s) {
-  std::string out = absl::StrCat("[", headrace::FormatDuration(s.elapsed), "] ", s.job, " pass ",
-                                 s.pass, " of ", s.passes, ": ", WithCommas(s.done), " of ",
-                                 WithCommas(s.total), " (", Percent(s.done, s.total), "), ok ",
-                                 WithCommas(s.ok), ", failed ", WithCommas(s.failed));
+  std::string out =
+      absl::StrCat("[", Elapsed(s), "] ", s.job, " pass ", s.pass, " of ", s.passes, ": ",
+                   WithCommas(s.done), " of ", WithCommas(s.total), " (", Percent(s.done, s.total),
+                   "), ok ", WithCommas(s.ok), ", failed ", WithCommas(s.failed));
   if (s.deferred > 0) absl::StrAppend(&out, ", deferred ", WithCommas(s.deferred));
   absl::StrAppend(&out, ", ", FormatCount(s.items_per_minute), " items/min");
   for (const PoolProgress& pool : s.pools) {

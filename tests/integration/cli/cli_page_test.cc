@@ -3,14 +3,17 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -93,6 +96,65 @@ TEST(CliPage, NamesNoFlagThatDoesNotExist) {
     for (const std::string& flag : FlagsIn(Help(command))) there.insert(flag);
   }
   EXPECT_THAT(Missing(FlagsIn(Page()), there), IsEmpty());
+}
+
+// The default of each flag that the tables below the heading of `command` describe; of those above
+// the first heading for "".
+std::map<std::string, std::string> Described(const std::string& command) {
+  std::map<std::string, std::string> described;
+  std::string heading;
+  for (absl::string_view line : absl::StrSplit(Page(), '\n')) {
+    if (absl::ConsumePrefix(&line, "## ")) {
+      absl::ConsumePrefix(&line, "headrace ");
+      heading = std::string(line);
+    }
+    if (heading != command || !absl::StartsWith(line, "| `--")) continue;
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    for (const std::string& flag : FlagsIn(cells[1])) described[flag] = cells.at(2);
+  }
+  return described;
+}
+
+// Whose tables describe the flags of `command`.
+std::vector<std::string> Headings(const std::string& command) {
+  if (command == "validate" || command == "estimate") return {"", command, "run"};
+  if (command == "status") return {"", command, "worker"};
+  if (command == "jobs" || command == "submit" || command == "cancel") {
+    return {"", command, "worker", "status"};
+  }
+  return {"", command};
+}
+
+// The flags that a help lists, each with its default, empty where it says none.
+std::map<std::string, std::string> ListedIn(const std::string& help) {
+  std::map<std::string, std::string> defaults;
+  std::string flag;
+  for (absl::string_view line : absl::StrSplit(help, '\n')) {
+    if (absl::StartsWith(line, "  --")) {
+      const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      flag = std::string(words.front());
+      defaults[flag];
+    }
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, "(default: ");
+    if (parts.size() == 2) defaults[flag] = std::string(absl::StripSuffix(parts[1], ")"));
+  }
+  return defaults;
+}
+
+TEST(CliPage, DescribesEachFlagWhereItsCommandIs) {
+  for (const std::string& command : Commands()) {
+    std::map<std::string, std::string> described;
+    for (const std::string& heading : Headings(command)) described.merge(Described(heading));
+    const std::map<std::string, std::string> listed = ListedIn(Help(command));
+    for (const auto& [flag, value] : listed) {
+      ASSERT_TRUE(described.contains(flag)) << command << " " << flag;
+      // Sentences may differ.
+      if (!absl::StrContains(value, ' ')) EXPECT_THAT(described[flag], HasSubstr(value)) << flag;
+    }
+    for (const auto& [flag, value] : Described(command)) {
+      EXPECT_TRUE(listed.contains(flag)) << command << " " << flag;
+    }
+  }
 }
 
 }  // namespace
