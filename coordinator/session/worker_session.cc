@@ -51,7 +51,11 @@ Task<void> WorkerSession::Run(StopToken stop) {
   v1::Hello hello;
   absl::Status status = co_await Handshake(&hello);
   if (!status.ok()) {
-    HR_LOG(kWarning) << "a worker's session was refused: " << status.message();
+    if (absl::IsUnavailable(status)) {
+      HR_LOG(kInfo) << "a worker's session did not begin: " << status.message();
+    } else {
+      HR_LOG(kWarning) << "a worker's session was refused: " << status.message();
+    }
     scope_.RequestStop({StopCode::kPeerLost, "no handshake"});
     co_await stream_->Close(status);
     co_await scope_.Join();
