@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kNameColumns = 32;
 constexpr int kNoteColumns = 72;
+constexpr int kWhyColumns = 120;
 
 using Row = std::vector<std::string>;
 
@@ -70,6 +71,20 @@ Row JobRow(const v1::JobStatus& job) {
           FitText(Note(job), kNoteColumns)};
 }
 
+// What was found about the calls in flight that pay; nothing where that is not sought.
+std::string RenderInFlight(const v1::GetStatusResponse& status) {
+  std::vector<Row> rows = {{"JOB", "POOL", "NOW", "FOUND", "WHY"}};
+  for (const v1::JobStatus& job : status.jobs()) {
+    for (const v1::PoolInFlight& pool : job.in_flight()) {
+      rows.push_back({FitText(job.name(), kNameColumns), FitText(pool.pool(), kNameColumns),
+                      absl::StrCat(pool.limit()), absl::StrCat(pool.found()),
+                      FitText(pool.why(), kWhyColumns)});
+    }
+  }
+  if (rows.size() == 1) return "";
+  return absl::StrCat("calls in flight, auto:\n", RenderTable(rows, {2, 3}));
+}
+
 Row WorkerRow(const v1::WorkerStatus& worker) {
   return {
       FitText(worker.worker_id(), kNameColumns),
@@ -114,6 +129,16 @@ void WriteJob(const v1::JobStatus& job, JsonWriter* json) {
   json->Key("throttled").Int(job.throttled());
   json->Key("superseded").Int(job.superseded());
   json->Key("cost_usd").Double(job.cost_usd());
+  json->Key("in_flight").BeginArray();
+  for (const v1::PoolInFlight& pool : job.in_flight()) {
+    json->BeginObject();
+    json->Key("pool").String(pool.pool());
+    json->Key("limit").Int(pool.limit());
+    json->Key("found").Int(pool.found());
+    json->Key("why").String(pool.why());
+    json->EndObject();
+  }
+  json->EndArray();
   json->Key("exit_code");
   HasEnded(job) ? json->Int(job.exit_code()) : json->Null();
   json->EndObject();
@@ -162,7 +187,7 @@ std::string RenderStatus(absl::string_view address, const v1::GetStatusResponse&
   return absl::StrCat("coordinator ", address, ": ", FitText(status.state(), kNameColumns), ", up ",
                       Milliseconds(status.uptime_ms()), ", headrace ",
                       FitText(status.build(), kNameColumns), "\n", RenderJobs(status),
-                      RenderWorkers(status));
+                      RenderInFlight(status), RenderWorkers(status));
 }
 
 std::string RenderJobLine(const v1::JobStatus& job) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -56,8 +55,6 @@ class Process {
         stop_asked_(reactor) {}
 
   Coordinator* coordinator() { return &coordinator_; }
-  // The process is to end. For other threads.
-  const std::atomic<bool>& stopped() const { return stopped_; }
 
   // Runs `run`, or the submitted jobs when it is nullptr.
   Task<void> Main(JobTable* table, std::unique_ptr<JobRun> run, absl::StatusOr<ExitCode>* result) {
@@ -98,7 +95,6 @@ class Process {
       std::fputs("\ninterrupted twice: leaving now; the same command resumes\n", stderr);
       _exit(static_cast<int>(ExitCode::kInterrupted));
     }
-    stopped_ = true;
     stop_asked_.Set();
     if (table_ != nullptr) {
       table_->RequestStop("interrupted: calls under way may end; the same command resumes");
@@ -164,7 +160,6 @@ class Process {
   JobTable* table_ = nullptr;
   std::unique_ptr<SessionServer> server_;
   Event stop_asked_;
-  std::atomic<bool> stopped_{false};
   StopSource end_watch_;
   std::string summary_;
 };
@@ -197,9 +192,7 @@ absl::StatusOr<ExitCode> RunCoordinator(const CoordinatorProcessOptions& options
   table_options.boot_id = boot_id;
   table_options.build = Version();
   table_options.lease = options.lease;
-  table_options.copy_dataset = [&process](const DatasetJob& dataset, const std::string& dir) {
-    return CopyDatasetUnless(process.stopped(), dataset, dir);
-  };
+  table_options.copy_dataset = CopyDatasetUnless;
   HR_ASSIGN_OR_RETURN(
       std::unique_ptr<JobTable> table,
       JobTable::Open(table_options, Disk::Real(), reactor.get(), process.coordinator()));

@@ -21,8 +21,6 @@ constexpr absl::string_view kJobEnding = ".yaml";
 constexpr absl::string_view kEndEnding = ".ended";
 // Rates of jobs come from samples this far apart.
 constexpr absl::Duration kSample = absl::Milliseconds(500);
-// Ended jobs that status lists; older ones are on the disk. Chosen, not measured.
-constexpr size_t kMaxEndedListed = 100;
 
 // The end of a job on one line: state, exit code, reason.
 std::string RenderEnd(const JobEnd& end) {
@@ -38,6 +36,9 @@ std::optional<JobEnd> ParseEnd(absl::string_view text) {
 }
 
 JobEnd CouldNotBegin(const absl::Status& status) {
+  if (absl::IsCancelled(status)) {
+    return {"cancelled", ExitCode::kInterrupted, std::string(status.message())};
+  }
   return {"error", ExitCode::kError, std::string(status.message())};
 }
 
@@ -107,16 +108,25 @@ Task<absl::Status> JobTable::WriteFile(std::string path, std::string content) {
   co_return co_await thread_.Run(write);
 }
 
-Task<absl::StatusOr<std::unique_ptr<JobRun>>> JobTable::OpenRun(JobConfig job, uint64_t id) {
-  auto open = [this, &job, id] {
+Task<absl::StatusOr<std::unique_ptr<JobRun>>> JobTable::OpenRun(JobConfig job, Entry* entry) {
+  entry->give_up = stopping_;
+  auto open = [this, &job, entry]() -> absl::StatusOr<std::unique_ptr<JobRun>> {
+    if (entry->give_up) return absl::CancelledError();
     JobRunOptions options;
-    options.job_id = id;
+    options.job_id = entry->id;
     options.build = options_.build;
     options.lease = options_.lease;
-    options.copy_dataset = options_.copy_dataset;
+    if (options_.copy_dataset) {
+      options.copy_dataset = [this, entry](const DatasetJob& dataset, const std::string& dir) {
+        return options_.copy_dataset(entry->give_up, dataset, dir);
+      };
+    }
     return JobRun::Open(std::move(job), std::move(options), disk_, reactor_);
   };
-  co_return co_await opening_.Run(open);
+  absl::StatusOr<std::unique_ptr<JobRun>> run = co_await opening_.Run(open);
+  if (stopping_) co_return absl::UnavailableError("the coordinator is being stopped");
+  if (entry->cancelled) co_return absl::CancelledError(entry->cancel_reason);
+  co_return run;
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -129,14 +139,14 @@ Task<void> JobTable::Start() {
     absl::StatusOr<JobConfig> job = ParseJob(entry->yaml, FileOf(id, kJobEnding));
     absl::Status status = job.ok() ? FinishJob(&*job) : job.status();
     if (status.ok()) {
-      absl::StatusOr<std::unique_ptr<JobRun>> run = co_await OpenRun(*std::move(job), id);
+      absl::StatusOr<std::unique_ptr<JobRun>> run = co_await OpenRun(*std::move(job), entry.get());
       status = run.status();
-      if (run.ok() && !stopping_) {
+      if (run.ok()) {
         (*run)->Attach(coordinator_);
         runs_.Spawn(RunEntry(this, entry.get(), *std::move(run)));
       }
     }
-    if (status.ok()) continue;
+    if (status.ok() || stopping_) continue;
     HR_LOG(kError) << "job " << entry->name << " cannot go on: " << status.message();
     entry->end = CouldNotBegin(status);
   }
@@ -181,6 +191,7 @@ Task<void> JobTable::RunEntry(JobTable* self, Entry* entry, std::unique_ptr<JobR
   entry->end.reset();
   entry->meter = std::make_unique<ProgressMeter>(entry->run->runner(), self->coordinator_,
                                                  self->reactor_->Now());
+  entry->progress = entry->meter->Sample(self->reactor_->Now(), /*finished=*/false);
   JobEnd end = co_await entry->run->Run();
   entry->progress = entry->meter->Sample(self->reactor_->Now(), /*finished=*/true);
   if (entry->cancelled && end.state == "stopped") end.state = "cancelled";
@@ -228,6 +239,7 @@ Task<void> JobTable::SampleLoop(JobTable* self) {
 void JobTable::RequestStop(const std::string& reason) {
   stopping_ = true;
   for (auto& [id, entry] : jobs_) {
+    entry->give_up = true;
     if (entry->run != nullptr) {
       entry->run->runner()->Stop("interrupted", ExitCode::kInterrupted, reason);
     }
@@ -306,8 +318,9 @@ Task<absl::StatusOr<v1::SubmitJobResponse>> JobTable::Submit(v1::SubmitJobReques
   }
   entry->end.reset();
   entry->cancelled = false;
+  entry->cancel_reason.clear();
   const uint64_t id = entry->id;
-  absl::StatusOr<std::unique_ptr<JobRun>> run = co_await OpenRun(job, id);
+  absl::StatusOr<std::unique_ptr<JobRun>> run = co_await OpenRun(job, entry);
   absl::Status status = run.status();
   if (status.ok()) status = co_await WriteFile(FileOf(id, kJobEnding), yaml);
   if (status.ok()) {
@@ -320,9 +333,14 @@ Task<absl::StatusOr<v1::SubmitJobResponse>> JobTable::Submit(v1::SubmitJobReques
     co_return status;
   }
   (*run)->Attach(coordinator_);
+  if (entry->cancelled) StopCancelled(*entry, (*run)->runner());
   runs_.Spawn(RunEntry(this, entry, *std::move(run)));
   response.set_job_id(id);
   co_return response;
+}
+
+void JobTable::StopCancelled(const Entry& entry, JobRunner* runner) {
+  runner->Stop("stopped", ExitCode::kInterrupted, entry.cancel_reason);
 }
 
 Task<absl::StatusOr<v1::CancelJobResponse>> JobTable::Cancel(v1::CancelJobRequest request,
@@ -331,106 +349,15 @@ Task<absl::StatusOr<v1::CancelJobResponse>> JobTable::Cancel(v1::CancelJobReques
   if (entry == nullptr) {
     co_return absl::NotFoundError(absl::StrCat("no job ", request.job()));
   }
-  if (entry->run != nullptr) {
+  if (!entry->end.has_value()) {
     entry->cancelled = true;
-    entry->run->runner()->Stop(
-        "stopped", ExitCode::kInterrupted,
-        request.reason().empty() ? "cancelled by an operator" : request.reason());
+    entry->cancel_reason = request.reason().empty() ? "cancelled by an operator" : request.reason();
+    entry->give_up = true;
+    if (entry->run != nullptr) StopCancelled(*entry, entry->run->runner());
   }
   v1::CancelJobResponse response;
   *response.mutable_job() = StatusOf(*entry);
   co_return response;
-}
-
-absl::StatusOr<v1::GetStatusResponse> JobTable::Status() {
-  v1::GetStatusResponse response;
-  response.set_coordinator_boot_id(options_.boot_id);
-  response.set_build(options_.build);
-  response.set_uptime_ms(absl::ToInt64Milliseconds(reactor_->Now() - begun_));
-  response.set_state(stopping_ ? "draining" : "serving");
-  size_t ended = 0;
-  for (const auto& [id, entry] : jobs_) ended += entry->end.has_value() ? 1 : 0;
-  for (const auto& [id, entry] : jobs_) {
-    if (entry->end.has_value() && ended-- > kMaxEndedListed) continue;
-    *response.add_jobs() = StatusOf(*entry);
-  }
-  for (const Coordinator::Worker* worker : coordinator_->workers()) {
-    *response.add_workers() = StatusOf(*worker);
-  }
-  return response;
-}
-
-v1::JobStatus JobTable::StatusOf(const Entry& entry) const {
-  v1::JobStatus status;
-  status.set_job_id(entry.id);
-  status.set_name(entry.name);
-  status.set_output_dir(entry.output_dir);
-  status.set_eta_ms(-1);
-  const ProgressSnapshot& progress = entry.progress;
-  status.set_total(progress.total);
-  status.set_ok(progress.ok);
-  status.set_failed(progress.failed);
-  status.set_deferred(progress.deferred);
-  status.set_retries(progress.retries);
-  status.set_throttled(progress.throttled);
-  status.set_cost_usd(progress.cost_usd.value_or(0));
-  if (entry.end.has_value()) {
-    status.set_state(entry.end->state);
-    status.set_reason(entry.end->reason);
-    status.set_exit_code(static_cast<int32_t>(entry.end->exit_code));
-    return status;
-  }
-  if (entry.run == nullptr || entry.run->runner() == nullptr) {
-    status.set_state("opening");
-    return status;
-  }
-  const JobRunner& runner = *entry.run->runner();
-  status.set_total(runner.state().total());
-  status.set_ok(runner.state().ok());
-  status.set_failed(runner.state().failed());
-  status.set_deferred(runner.state().deferred());
-  status.set_items_per_minute(progress.items_per_minute);
-  if (progress.eta.has_value()) status.set_eta_ms(absl::ToInt64Milliseconds(*progress.eta));
-  status.set_waiting_for(progress.waiting_for);
-  status.set_limited_by(progress.limited_by);
-  status.set_batches(static_cast<uint32_t>(runner.leases().live()));
-  status.set_leased_items(runner.leased_items());
-  status.set_superseded(runner.totals().superseded);
-  if (runner.stopping().has_value()) {
-    status.set_state("stopping");
-    status.set_reason(runner.stopping()->reason);
-  } else if (runner.learning()) {
-    status.set_state("learning");
-  } else {
-    status.set_state(coordinator_->sessions().empty() ? "waiting" : "running");
-  }
-  return status;
-}
-
-v1::WorkerStatus JobTable::StatusOf(const Coordinator::Worker& worker) const {
-  v1::WorkerStatus status;
-  status.set_worker_id(worker.name.id);
-  status.set_connected(worker.session != nullptr);
-  status.set_build(worker.build);
-  status.set_max_in_flight(worker.max_in_flight);
-  MonoTime heard = worker.last_heard;
-  if (worker.session != nullptr) {
-    const v1::Beat& beat = worker.session->last_beat();
-    heard = worker.session->last_heard();
-    status.set_in_flight(beat.in_flight());
-    status.set_unacked_bytes(beat.unacked_bytes());
-    status.set_peer(worker.session->peer().address);
-    status.set_waiting_for(beat.waiting_for());
-  }
-  status.set_last_heard_ms(absl::ToInt64Milliseconds(reactor_->Now() - heard));
-  for (JobRunner* job : coordinator_->jobs()) {
-    for (BatchId batch : job->leases().OfWorker(worker.key)) {
-      status.set_batches(status.batches() + 1);
-      status.set_leased_items(status.leased_items() +
-                              static_cast<int64_t>(job->leases().Find(batch)->open.size()));
-    }
-  }
-  return status;
 }
 
 }  // namespace headrace

@@ -7,6 +7,7 @@
 #ifndef HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 #define HEADRACE_COORDINATOR_JOBS_JOB_TABLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,8 +38,10 @@ struct JobTableOptions {
   std::string boot_id;
   std::string build;
   absl::Duration lease = absl::Seconds(60);
-  // See JobRunOptions. May be called on a thread of the table's own.
-  std::function<absl::StatusOr<DatasetJob>(const DatasetJob& dataset, const std::string& dir)>
+  // See JobRunOptions. Is called on a thread of the table's own, and ends soon, with Cancelled,
+  // once `give_up` is true.
+  std::function<absl::StatusOr<DatasetJob>(const std::atomic<bool>& give_up,
+                                           const DatasetJob& dataset, const std::string& dir)>
       copy_dataset;
 };
 
@@ -91,6 +94,8 @@ class JobTable final : public Operator {
     ProgressSnapshot progress;  // the last sample
     bool registered = true;     // on the disk
     bool cancelled = false;
+    std::string cancel_reason;
+    std::atomic<bool> give_up{false};  // its opening is of no use any more
     std::optional<JobEnd> end;
     std::optional<RunSummary> summary;  // of an unregistered job
   };
@@ -102,7 +107,8 @@ class JobTable final : public Operator {
   Entry* Find(absl::string_view name_or_id);
   static Task<void> RunEntry(JobTable* self, Entry* entry, std::unique_ptr<JobRun> run);
   static Task<void> SampleLoop(JobTable* self);
-  Task<absl::StatusOr<std::unique_ptr<JobRun>>> OpenRun(JobConfig job, uint64_t id);
+  Task<absl::StatusOr<std::unique_ptr<JobRun>>> OpenRun(JobConfig job, Entry* entry);
+  static void StopCancelled(const Entry& entry, JobRunner* runner);
   Task<absl::Status> WriteFile(std::string path, std::string content);
   v1::JobStatus StatusOf(const Entry& entry) const;
   v1::WorkerStatus StatusOf(const Coordinator::Worker& worker) const;

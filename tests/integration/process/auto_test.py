@@ -2,6 +2,7 @@
 
 import re
 
+import cluster
 import harness
 
 SERVERS = 30
@@ -67,6 +68,26 @@ max_in_flight: automatic
         ended = self.headrace("validate", "job.yaml")
         self.assert_code(ended, 2)
         self.assertIn("max_in_flight: must be a count or auto, not", ended.out + ended.err)
+
+
+class AutoClusterTest(cluster.ClusterTest):
+    def test_status_says_what_was_found_so_far_and_why(self):
+        simulator = self.simulator(latency="100ms", servers=SERVERS)
+        job = self.job(simulator, "found", rows=20_000, in_flight="auto")
+        coordinator = self.coordinator("--job", job, "--out", "found")
+        self.worker(coordinator.address, "w")
+        found = []
+
+        def told():
+            found[:] = self.status(coordinator.address)["jobs"][0]["in_flight"]
+            return found and found[0]["found"] > 16
+
+        harness.wait_until(told, "it has grown")
+        self.assertEqual([f["pool"] for f in found], ["default"])
+        self.assertGreaterEqual(found[0]["limit"], 1)
+        table = self.headrace("status", "--coordinator", coordinator.address).out
+        self.assertRegex(table, r"calls in flight, auto:\n  JOB +POOL +NOW +FOUND +WHY\n"
+                                r"  found +default +\d+ +\d+ +\w.*\nworkers: 1\n")
 
 
 if __name__ == "__main__":

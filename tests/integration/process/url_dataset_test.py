@@ -249,6 +249,30 @@ models: [{{name: m, endpoint: "{simulator.url}"}}]
         left = [f for _, _, files in os.walk(self.path("runs")) for f in files]
         self.assertEqual([f for f in left if f.startswith("dataset-")], [])
 
+    def test_a_job_whose_dataset_is_being_downloaded_can_be_cancelled(self):
+        simulator = self.simulator()
+        coordinator = self.coordinator("--out", "runs")
+        self.worker(coordinator.address, "w")
+        self.server.files["/slow.jsonl"] = threading.Event()  # never set
+        asked = self.submit(coordinator, simulator, "slow", "/slow.jsonl")
+        harness.wait_until(lambda: self.server.requests, "the download begins")
+        at = ["--coordinator", coordinator.address]
+        told = self.headrace("cancel", *at, "slow", "--reason", "the wrong file")
+        self.assert_code(told, 0)
+        self.assertIn("stopping", told.out)
+        self.assertIn("the wrong file", told.out)
+        ended = asked.wait()
+        self.assert_code(ended, 130)
+        self.assertIn("the wrong file", ended.err)
+        job = json.loads(self.headrace("jobs", *at, "--json").out)["jobs"][0]
+        self.assertEqual((job["state"], job["reason"]), ("cancelled", "the wrong file"))
+        left = [f for _, _, files in os.walk(self.path("runs")) for f in files]
+        self.assertEqual([f for f in left if f.startswith("dataset-")], [])
+        # Others go on, and so does this one when it is asked for again.
+        self.server.files["/slow.jsonl"] = rows(5)
+        self.assert_code(self.submit(coordinator, simulator, "slow", "/slow.jsonl").wait(), 0)
+        self.assert_each_item_once("runs/slow", 5)
+
 
 if __name__ == "__main__":
     harness.main()

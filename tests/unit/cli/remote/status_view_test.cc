@@ -108,6 +108,27 @@ TEST(StatusView, TextOfAPeerCannotDriveTheTerminal) {
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 9);
 }
 
+TEST(StatusView, WhatIsFoundAboutCallsInFlightStandsBelowTheJobs) {
+  v1::GetStatusResponse status = Sample();
+  v1::PoolInFlight* pool = status.mutable_jobs(0)->add_in_flight();
+  pool->set_pool("main");
+  pool->set_limit(300);
+  pool->set_found(240);
+  pool->set_why("throughput stopped growing at 240: 300 gave 2 % more calls at 22 % more latency");
+  EXPECT_THAT(
+      RenderStatus("a:1", status),
+      HasSubstr("calls in flight, auto:\n"
+                "  JOB    POOL  NOW  FOUND  WHY\n"
+                "  gsm8k  main  300    240  throughput stopped growing at 240: 300 gave 2 % "
+                "more calls at 22 % more latency\n"
+                "workers: 2\n"));
+  EXPECT_THAT(JobJson(status.jobs(0)),
+              HasSubstr("\"in_flight\":[{\"pool\":\"main\",\"limit\":300,\"found\":240,\"why\":"
+                        "\"throughput stopped growing at 240: 300 gave 2 % more calls at 22 % more "
+                        "latency\"}]"));
+  EXPECT_THAT(JobJson(status.jobs(1)), HasSubstr("\"in_flight\":[]"));
+}
+
 TEST(StatusView, OnlyAJobThatWillDoNothingMoreHasEnded) {
   v1::JobStatus job;
   for (const char* state : {"opening", "learning", "waiting", "running", "stopping"}) {
