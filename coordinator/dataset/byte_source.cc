@@ -29,6 +29,9 @@ class FileSource : public ByteSource {
 
   absl::StatusOr<size_t> Read(char* out, size_t capacity) override {
     HR_ASSIGN_OR_RETURN(const size_t size, file_->ReadAt(offset_, out, capacity));
+    // After the read, so that no byte of a changed file is taken for one of the file that was
+    // scanned: ids and results would belong to other rows.
+    HR_RETURN_IF_ERROR(file_->CheckUnchanged());
     if (hash_ != nullptr) hash_->Add(out, size);
     offset_ += static_cast<int64_t>(size);
     return size;

@@ -138,6 +138,8 @@ absl::Status Scanner::CheckFieldsExist() const {
                                     : uses(plan_.expected) ? "dataset.expected"
                                                            : "dataset.id";
     const std::string& root = std::get<std::string>(ref.steps[0]);
+    // It is there, but no row could be read: another error says why.
+    if (ref.steps.size() == 1 && statistics_.names.contains(root)) continue;
     return Invalid(absl::StrCat(which, ": no row of ", plan_.file, " has the field '",
                                 ExcerptUtf8(ref.name, 60), "'; ",
                                 DidYouMean(ref.steps.size() > 1 ? root : ref.name, names)));

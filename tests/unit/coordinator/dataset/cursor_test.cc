@@ -92,6 +92,23 @@ TEST(DatasetFile, AChangeWhileInUseIsNoticed) {
               "dataset d was changed while it was in use");
 }
 
+TEST(DatasetFile, AChangeBetweenTwoReadsIsNoticed) {
+  TestFiles files;
+  std::string content;
+  for (int i = 0; i < 40'000; ++i) absl::StrAppend(&content, "{\"q\":\"row ", 100'000 + i, "\"}\n");
+  const std::string path = files.Write("d", content);
+  const std::unique_ptr<Dataset> dataset = Open(path);
+  ASSERT_TRUE(dataset->Scan("").ok());
+  const auto cursor = dataset->NewCursor();
+  ASSERT_TRUE(cursor.ok());
+  EXPECT_EQ(Text(cursor->get(), 0), "1:row 100000");
+  // In place and of the same size: row 39999 would be sent under the id of another text.
+  content.replace(content.size() - 4, 1, "X");
+  files.Write("d", content);
+  const std::string read = Text(cursor->get(), 39'999);
+  EXPECT_THAT(read, testing::HasSubstr("was changed while it was in use"));
+}
+
 TEST(DatasetFile, AnotherFileOfTheSameNameChangesNothing) {
   TestFiles files;
   const std::string path = files.Write("d", "{\"q\":\"a\"}\n");

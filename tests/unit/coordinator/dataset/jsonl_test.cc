@@ -102,6 +102,11 @@ TEST_F(Jsonl, EmptyFilesAreRefused) {
   EXPECT_EQ(ErrorOf("\xEF\xBB\xBF"), "d.jsonl: has no rows, only blank lines");
 }
 
+TEST_F(Jsonl, AFieldThatEveryRowHasTwiceIsNotCalledMissing) {
+  EXPECT_THAT(ErrorOf("{\"q\":\"a\",\"q\":\"b\"}\n"),
+              HasSubstr("The first: d.jsonl:1: q: is given twice in this row"));
+}
+
 TEST_F(Jsonl, OneBadRowIsARowFailureAndTheOthersAreRead) {
   EXPECT_THAT(RowError("{\"q\":\"a\""), HasSubstr("d.jsonl:2: is not valid JSON: "));
   EXPECT_THAT(RowError("{\"q\":tru}"), HasSubstr("d.jsonl:2: is not valid JSON: "));
