@@ -213,8 +213,8 @@ void CurlTransfer::OnCurlDone(CURLcode code) {
     Decide(CallEnd::kLost, TimerKind::kNone,
            "the connection was closed without a TLS goodbye: the body may be cut off");
   } else if (code == CURLE_OK) {
-    Decide(head_.complete() ? CallEnd::kComplete : CallEnd::kBadResponse, TimerKind::kNone,
-           head_.complete() ? "" : "the response has no headers");
+    Decide(head_.complete() ? CallEnd::kComplete : CallEnd::kLost, TimerKind::kNone,
+           head_.complete() ? "" : "the connection was closed within the head of the response");
   } else if (vetoed_) {
     Decide(CallEnd::kLost, TimerKind::kNone,
            "the connection ended before any answer; the request was not sent again");
@@ -280,6 +280,7 @@ bool CurlTransfer::IsBadResponse(CURLcode code) const {
 }
 
 std::string CurlTransfer::Describe(CURLcode code) const {
+  if (code == CURLE_OUT_OF_MEMORY) return "a header line is too long, or no memory (curl 27)";
   return absl::StrCat(error_[0] != '\0' ? error_ : curl_easy_strerror(code), " (curl ",
                       static_cast<int>(code), ")");
 }

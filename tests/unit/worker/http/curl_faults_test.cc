@@ -223,6 +223,19 @@ TEST_F(CurlEngineTest, OneEndlessHeaderLineIsABadResponse) {
                   After::kKeep);
   const CallResult result = Call(Post("/"));
   EXPECT_EQ(result.end, CallEnd::kBadResponse) << result.detail;
+  // libcurl's own words are "Out of memory".
+  EXPECT_NE(result.detail.find("a header line is too long"), std::string::npos) << result.detail;
+}
+
+TEST_F(CurlEngineTest, AHeadThatIsCutIsALostCall) {
+  Start();
+  const std::string head = "HTTP/1.1 200 OK\r\ncontent-type: a/b\r\n";
+  for (const size_t cut : {size_t{17}, size_t{20}, head.size() - 1, head.size()}) {
+    server_->SetRaw("/", head.substr(0, cut), After::kClose);
+    const CallResult result = Call(Post("/"));
+    EXPECT_EQ(result.end, CallEnd::kLost) << cut << result.detail;
+    EXPECT_EQ(result.sends, 1);
+  }
 }
 
 TEST_F(CurlEngineTest, AnUnaskedSwitchOfProtocolsIsABadResponse) {
