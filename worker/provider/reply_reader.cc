@@ -25,6 +25,7 @@ using http::BodyVerdict;
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some .NET servers send one
 constexpr size_t kMaxMessageBytes = 500;                      // of Reply::message
 constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxLocationBytes = 200;
 
 // The stronger verdict of two pieces of one read.
 BodyVerdict Stronger(BodyVerdict a, BodyVerdict b) {
@@ -185,6 +186,14 @@ void BodyReader::FinishError(const ProviderError& error, absl::string_view body,
                     headrace::FormatDuration(*verdict.retry_after));
   }
   if (verdict.status == 404) absl::StrAppend(&reply->message, " at ", context_->url);
+  if (status_ >= 300 && status_ < 400) {
+    absl::StrAppend(&reply->message, " at ", context_->url);
+    if (const std::string* location = http::FindHeader(headers_, "location")) {
+      // Without its query, which may hold anything.
+      absl::StrAppend(&reply->message, ", a redirect to ",
+                      ExcerptUtf8(location->substr(0, location->find('?')), kMaxLocationBytes));
+    }
+  }
   if (reply->request_id.empty()) reply->request_id = error.request_id;
 }
 

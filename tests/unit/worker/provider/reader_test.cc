@@ -123,6 +123,17 @@ TEST(Reader, A404NamesTheUrl) {  // I3
               HasSubstr("http://127.0.0.1:1/v1/chat/completions"));
 }
 
+TEST(Reader, ARedirectSaysWhereto) {  // I4: often a slash too many, or http for https
+  Exchange exchange;
+  exchange.status = 301;
+  exchange.headers = {{"location", "https://h/v1/chat/completions?key=abc"}};
+  const Reply reply = Play(OpenAiModel(false), exchange).reply;
+  EXPECT_EQ(reply.error_class, kConfig);
+  EXPECT_EQ(reply.message,
+            "HTTP 301 at http://127.0.0.1:1/v1/chat/completions, a redirect to "
+            "https://h/v1/chat/completions");
+}
+
 TEST(Reader, AnEchoedKeyIsTakenOut) {
   Exchange exchange;
   exchange.status = 401;
