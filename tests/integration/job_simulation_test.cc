@@ -406,6 +406,35 @@ TEST_F(JobSimulation, AnOutageWithoutAnEndStopsTheRunAndNoItemIsLost) {
   EXPECT_EQ(failed_, 0);
 }
 
+TEST_F(JobSimulation, AProviderThatRefusesWithoutAnEndStopsTheRunAndNoItemIsLost) {
+  WriteRows(60);
+  Weather weather;
+  weather.rate_limited = 1;
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 16, weather);
+  EXPECT_EQ(end.state, "stopped");
+  EXPECT_NE(end.reason.find("has refused every call for more than 10m"), std::string::npos)
+      << end.reason;
+  EXPECT_EQ(failed_, 0);
+  EXPECT_EQ(RunOnce(job, 17, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 60u);
+  EXPECT_EQ(failed_, 0);
+}
+
+// A gateway answers 503 for a prompt that kills the server behind it, each time.
+TEST_F(JobSimulation, AnItemThatIsAlwaysRefusedDoesNotKeepTheRunForEver) {
+  WriteRows(60);
+  Weather weather;
+  weather.refused_row = true;
+  const JobConfig job = MakeJob(1);
+  const JobEnd end = RunOnce(job, 18, weather);
+  EXPECT_EQ(end.state, "stopped") << end.reason;
+  EXPECT_NE(end.reason.find("upstream reset"), std::string::npos) << end.reason;
+  EXPECT_EQ(ReadLogs().size(), 59u);
+  EXPECT_EQ(RunOnce(job, 19, {}).state, "complete");
+  EXPECT_EQ(ReadLogs().size(), 60u);
+}
+
 TEST_F(JobSimulation, FailFastStopsAndLeavesTheRestForAResume) {
   WriteRows(100);
   JobConfig job = MakeJob(1);

@@ -114,6 +114,8 @@ void FakeProvider::Answer(int call, const http::Request& request, http::Receiver
     Send(500, R"({"error":{"message":"oops"}})", receiver, result);
   } else if (weather_.broken_row && absl::StrContains(request.body, "question 3 ")) {
     Send(500, R"({"error":{"message":"oops"}})", receiver, result);
+  } else if (weather_.refused_row && absl::StrContains(request.body, "question 3 ")) {
+    Send(503, R"({"error":{"message":"upstream reset"}})", receiver, result);
   } else if (weather_.two_troubles && IsOdd(request.body)) {
     Send(500, R"({"error":{"message":"oops"}})", receiver, result);
   } else if (weather_.unknown_model || weather_.two_troubles) {

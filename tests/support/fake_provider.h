@@ -37,6 +37,7 @@ struct Weather {
   bool unknown_model = false;   // always 404
   bool bad_schema = false;      // always 400: the provider refuses the schema
   bool broken_row = false;      // row 3 always gets 500
+  bool refused_row = false;     // row 3 always gets 503
   bool flaky = false;           // the first call of each item gets 500
   // How long calls take, of all models and of single ones.
   std::pair<absl::Duration, absl::Duration> latency{absl::Milliseconds(5), absl::Seconds(2)};

@@ -18,12 +18,21 @@ constexpr size_t kMaxMessageBytes = 2000;
 // A refusal is shown in one line of the progress. Chosen, not measured.
 constexpr size_t kMaxRefusalBytes = 160;
 
+// A model that hears only "later" for this long, and this often, is parked: case B5. Chosen: as
+// long as a hint is waited for, and more calls than chance explains.
+constexpr absl::Duration kMinRefused = absl::Minutes(10);
+constexpr int64_t kMinRefusals = 10;
+
 // Why no model of the account is called any more after `reply`.
 std::string StopMessage(const provider::Reply& reply, const RetryRule::Decision& decision) {
   if (reply.error_class == ErrorClass::kConnect) {
     return absl::StrCat("the provider cannot be reached: ", reply.message);
   }
   if (decision.kind != RetryRule::Decision::Kind::kParked) return reply.message;
+  if (decision.wait == absl::ZeroDuration()) {
+    return absl::StrCat("the provider has refused every call for more than ",
+                        headrace::FormatDuration(kMinRefused), ": ", reply.message);
+  }
   return absl::StrCat("the provider asks to wait ", headrace::FormatDuration(decision.wait), ": ",
                       reply.message);
 }
@@ -90,7 +99,9 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
       if (progress.ticket.kind == quota::Ticket::Kind::kError && !start.stopped()) {
         // The store of the quota is away, which is no reason to spin.
         HR_LOG(kWarning) << "model " << model_->label << ": " << progress.ticket.text;
-        Sleep wait(reactor_, model_->retry.backoff.max_delay, start);
+        Sleep wait(reactor_,
+                   std::max(model_->retry.backoff.max_delay, RetryRule::kMinUncountedMaxDelay),
+                   start);
         co_await wait;
         continue;
       }
@@ -106,6 +117,7 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
     }
     if (progress.reply.error_class == ErrorClass::kNone) {
       model_->last_contact = reactor_->Now();
+      model_->refused_since.reset();
       gate_->refusal.clear();
       co_return Finish(&progress);
     }
@@ -164,8 +176,14 @@ RetryRule::Decision ItemLoop::Decide(Progress* progress) {
   if (throttled || unreached) gate_->refusal = ExcerptUtf8(reply.message, kMaxRefusalBytes);
   if (!unreached) {
     model_->last_contact = reactor_->Now();
-    return progress->rule.Next(reply.error_class, reply.retry_after, random_,
-                               reply.possibly_billed);
+    RetryRule::Decision decision =
+        progress->rule.Next(reply.error_class, reply.retry_after, random_, reply.possibly_billed);
+    if (!throttled) {
+      model_->refused_since.reset();
+    } else if (RefusedTooLong() && decision.kind == Kind::kRetry) {
+      decision = {Kind::kParked, {}};
+    }
+    return decision;
   }
   // A provider out of reach is nobody's failure: no item may be lost to it. One that was never
   // reached is given an item's attempts; one that was is waited for as long as it may ask for.
@@ -178,6 +196,17 @@ RetryRule::Decision ItemLoop::Decide(Progress* progress) {
     return {Kind::kParked, {}};
   }
   return progress->rule.NextUnsent(random_);
+}
+
+bool ItemLoop::RefusedTooLong() {
+  const MonoTime now = reactor_->Now();
+  if (!model_->refused_since.has_value()) {
+    model_->refused_since = now;
+    model_->refusals = 0;
+  }
+  // A call on the wire may yet be answered.
+  return ++model_->refusals >= kMinRefusals && model_->on_the_wire == 0 &&
+         now - *model_->refused_since > std::max(kMinRefused, model_->retry.max_retry_after);
 }
 
 Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {

@@ -95,7 +95,9 @@ struct ModelRuntime {
   bool hedge = false;    // an attempt that lasts far too long is made a second time
   int64_t hedges = 0;    // second calls so far
   ItemFlow flow;
-  std::optional<MonoTime> last_contact;  // when an attempt last reached the provider
+  std::optional<MonoTime> last_contact;   // when an attempt last reached the provider
+  std::optional<MonoTime> refused_since;  // only "later" was heard from then on
+  int64_t refusals = 0;                   // in that time
   // Called once when the account stops, after `stopped` is set.
   void (*on_account_stop)(void* context, ModelRuntime* model) = nullptr;
   void* context = nullptr;
@@ -155,6 +157,8 @@ class ItemLoop {
   void StopAccount(ErrorClass error_class, std::string message);
   // What follows a failed attempt.
   RetryRule::Decision Decide(Progress* progress);
+  // The provider says nothing but "later", and has for so long that waiting is no plan.
+  bool RefusedTooLong();
   ItemOutcome NotStarted(Progress* progress, StopReason reason);
   ItemOutcome Cancelled(Progress* progress, StopReason reason);
   ItemOutcome Finish(Progress* progress);

@@ -30,7 +30,13 @@ class RetryRule {
     absl::Duration wait;
   };
 
-  explicit RetryRule(const RetryOptions& options) : options_(options) {}
+  // Attempts that cost no budget have no end: however short a job wants its waits, theirs double
+  // from the first up to the second at least. Otherwise a provider that only says "later" would get
+  // thousands of calls a second (case B3). Chosen, not measured.
+  static constexpr absl::Duration kMinUncountedDelay = absl::Milliseconds(100);
+  static constexpr absl::Duration kMinUncountedMaxDelay = absl::Seconds(1);
+
+  explicit RetryRule(const RetryOptions& options);
 
   // After an attempt that failed with `error_class`; `hint` is the provider's Retry-After. An
   // attempt that may have been billed always counts: "later" in the middle of an answer costs
@@ -46,6 +52,7 @@ class RetryRule {
 
  private:
   const RetryOptions options_;
+  BackoffOptions uncounted_;  // of attempts that cost no budget
   int counted_ = 0;
   int throttled_ = 0;
   int unsent_ = 0;

@@ -67,6 +67,21 @@ TEST(RetryRule, AThrottledAttemptWithoutAHintWaitsAllTheSame) {
   EXPECT_EQ(rule.Next(ErrorClass::kRateLimited, std::nullopt, &random).wait, absl::Seconds(1));
 }
 
+TEST(RetryRule, WhatCostsNoBudgetIsNeverRepeatedWithoutAWait) {  // B3
+  Random random(1);
+  RetryOptions options;
+  options.backoff = {absl::ZeroDuration(), absl::ZeroDuration(), absl::ZeroDuration()};
+  RetryRule rule(options);
+  for (const absl::Duration wait : {absl::Milliseconds(100), absl::Milliseconds(200)}) {
+    EXPECT_EQ(rule.NextUnsent(&random).wait, wait);
+    EXPECT_EQ(rule.Next(ErrorClass::kRateLimited, absl::ZeroDuration(), &random).wait, wait);
+  }
+  for (int i = 0; i < 10; ++i) rule.Next(ErrorClass::kOverloaded, std::nullopt, &random);
+  EXPECT_EQ(rule.Next(ErrorClass::kOverloaded, std::nullopt, &random).wait, absl::Seconds(1));
+  // What does cost some waits as the job says.
+  EXPECT_EQ(rule.Next(ErrorClass::kServerError, std::nullopt, &random).wait, absl::ZeroDuration());
+}
+
 TEST(RetryRule, AnAnswerThatWasLostIsAskedForOnceMoreAndNoMore) {
   Random random(1);
   RetryRule rule(WithoutJitter());
