@@ -42,6 +42,16 @@ size_t BytesOf(char c, absl::string_view text, size_t pos) {
   return text[after] == c ? after + 1 - pos : 0;
 }
 
+// Whether the character at `pos` is the end of an escape such as "\\n": then it does not stand for
+// itself, and what JSON is would be none without it.
+bool IsEscaped(absl::string_view text, size_t pos) {
+  constexpr size_t kMaxSlashes = 64;  // a bound on time alone
+  const size_t most = std::min(pos, kMaxSlashes);
+  size_t slashes = 0;
+  while (slashes < most && text[pos - 1 - slashes] == '\\') ++slashes;
+  return slashes % 2 == 1;
+}
+
 // The bytes at `pos` that show the key or enough of its beginning; 0 when none do.
 size_t KeyAt(absl::string_view key, absl::string_view text, size_t pos) {
   const size_t start = pos;
@@ -60,20 +70,19 @@ size_t KeyAt(absl::string_view key, absl::string_view text, size_t pos) {
 void RedactKey(const Secret& secret, std::string* text) {
   const absl::string_view key = secret.Reveal();
   if (key.size() < kMinKey) return;
-  const char starts[] = {key.front(), '\\', '%'};
   const absl::string_view rest = *text;
   std::string out;
   size_t copied = 0;
-  size_t pos = rest.find_first_of(absl::string_view(starts, sizeof(starts)));
+  size_t pos = rest.find(key.front());
   while (pos != absl::string_view::npos) {
-    const size_t bytes = KeyAt(key, rest, pos);
+    size_t bytes = KeyAt(key, rest, pos);
+    if (bytes > 0 && IsEscaped(rest, pos)) bytes = 0;
     if (bytes > 0) {
       out.append(rest.data() + copied, pos - copied);
       out.append("[redacted]");
       copied = pos + bytes;
     }
-    pos = rest.find_first_of(absl::string_view(starts, sizeof(starts)),
-                             pos + std::max<size_t>(bytes, 1));
+    pos = rest.find(key.front(), pos + std::max<size_t>(bytes, 1));
   }
   if (copied == 0) return;
   out.append(rest.data() + copied, rest.size() - copied);

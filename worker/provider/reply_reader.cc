@@ -153,7 +153,7 @@ void BodyReader::KeepErrorBody(std::string body, Reply* reply) {
   std::string error;
   bool truncated = false;
   if (body.empty()) return;
-  RedactKey(context_->key, &body);
+  RedactKey(context_->key, &body);  // before the body is cut
   if (body.size() <= kMaxErrorBody && MinifyJson(&body, &error, &truncated)) {
     reply->body = std::move(body);
     return;
@@ -325,6 +325,9 @@ Reply BodyReader::Finish(const http::CallResult& result) {
     FinishPlain(result, &reply);
   }
   reply.flags = absl::StrJoin(flags_, ",");
+  for (std::string* echo : {&reply.request_id, &reply.finish_reason, &reply.body}) {
+    RedactKey(context_->key, echo);
+  }
   if (reply.error_class != ErrorClass::kNone) {
     RedactKey(context_->key, &reply.message);
     reply.message = ExcerptUtf8(reply.message, kMaxMessageBytes);

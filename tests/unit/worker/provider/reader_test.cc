@@ -165,6 +165,20 @@ TEST(Reader, AnEchoedKeyThatDoesNotFitIsTakenOut) {
   }
 }
 
+TEST(Reader, AKeyThatIsEchoedAnywhereIsTakenOut) {
+  const std::string key = "sk-test-0123456789";
+  Exchange exchange;
+  exchange.headers = {{"x-request-id", "a " + key}};
+  exchange.pieces = {"{\"user\":\"" + key + R"(","choices":[{"message":{"content":"hi"},)" +
+                     "\"finish_reason\":\"" + key + "\"}]}"};
+  const Reply reply = Play(OpenAiModel(false), exchange, {}, key).reply;
+  EXPECT_EQ(reply.error_class, kNone);
+  EXPECT_EQ(reply.request_id, "a [redacted]");
+  EXPECT_EQ(reply.finish_reason, "[redacted]");
+  EXPECT_EQ(reply.body, R"({"user":"[redacted]","choices":[{"message":{"content":"hi"},)"
+                        R"("finish_reason":"[redacted]"}]})");
+}
+
 TEST(Reader, AnErrorWithoutAMessageShowsWhatCame) {
   Exchange exchange;
   exchange.pieces = {R"({"error":{"reason_code":17}})"};

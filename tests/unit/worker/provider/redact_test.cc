@@ -36,6 +36,14 @@ TEST(RedactKey, EveryPlaceIsFound) {
   EXPECT_EQ(Redacted("sk-sk-" + key), "sk-sk-[redacted]");
 }
 
+TEST(RedactKey, JsonStaysJson) {
+  const std::string key = "nvapi-0123456789";
+  // A line end, and the key without its first letter.
+  EXPECT_EQ(Redacted("\"\\nvapi-0123456789\"", key), "\"\\nvapi-0123456789\"");
+  // A backslash, and the key.
+  EXPECT_EQ(Redacted("\"\\\\nvapi-0123456789\"", key), "\"\\\\[redacted]\"");
+}
+
 TEST(RedactKey, OtherTextIsLeftAlone) {
   const std::string text = R"(\u0073k \\ % %zz \u12 \ sk- \\\\\\\\\\\\/)";
   EXPECT_EQ(Redacted(text), text);
@@ -47,6 +55,8 @@ TEST(RedactKey, OtherTextIsLeftAlone) {
 TEST(RedactKey, EndlessBackslashesTakeNoEndlessTime) {
   const std::string text(4 << 20, '\\');
   EXPECT_EQ(Redacted(text), text);
+  EXPECT_EQ(Redacted("sk-T3st/Key" + text), "sk-T3st/Key" + text);
+  EXPECT_EQ(Redacted(text, "\\\\\\\\\\\\\\\\\\x").size(), text.size());
 }
 
 }  // namespace
