@@ -165,5 +165,52 @@ class FaultsTest(cluster.ClusterTest):
             self.assertLessEqual(within, per_minute / 60 * (10 + 1.5), second)
 
 
+@unittest.skipIf(shutil.which("redis-server") is None, "redis-server is not installed")
+class TlsTest(cluster.ClusterTest):
+    def redis(self, cert, key):
+        port = cluster.free_port()
+        server = subprocess.Popen(
+            ["redis-server", "--port", "0", "--tls-port", str(port), "--bind", "127.0.0.1",
+             "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+             "--tls-auth-clients", "no", "--requirepass", "pw", "--save", "", "--dir", self.dir],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(lambda: (server.kill(), server.communicate()))
+        wait_until(lambda: self.cli(cert, port, "PING") == "PONG" or server.poll() is not None,
+                   "redis-server answers")
+        if server.poll() is not None:
+            output = server.communicate()[0]
+            if "Bad directive" in output:  # how one that was built without TLS takes --tls-port
+                self.skipTest("this redis-server has no TLS")
+            self.fail(output)
+        return port
+
+    def cli(self, cert, port, *words):
+        return subprocess.run(
+            ["redis-cli", "--tls", "--cacert", cert, "-h", "localhost", "-p", str(port), *words],
+            env=harness.environment(REDISCLI_AUTH="pw"), capture_output=True, text=True,
+            timeout=20).stdout.strip()
+
+    def test_a_run_shares_its_quota_over_tls_and_not_with_a_redis_that_it_cannot_verify(self):
+        cert, key = self.certificate()
+        port = self.redis(cert, key)
+        simulator = self.simulator()
+        rows = self.rows(40)
+        env = harness.environment(REDIS_PASSWORD="pw")
+
+        def run(out, query):
+            return self.headrace(*self.run_args(
+                rows, simulator.url, out, "--rpm", "6000", "--redis",
+                f"rediss://localhost:{port}{query}"), env=env)
+
+        self.assert_code(run("verified", f"?ca_file={cert}"), 0)
+        self.assertEqual(self.assert_each_item_once("verified", 40).failed_by_class(), {})
+        self.assertIn("cmdstat_evalsha", self.cli(cert, port, "INFO", "commandstats"))
+
+        refused = run("refused", "")
+        self.assert_code(refused, 7)
+        self.assertIn("certificate verify failed", refused.err)
+        self.assertEqual(simulator.truth()["requests"], 40)
+
+
 if __name__ == "__main__":
     harness.main()
