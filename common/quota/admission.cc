@@ -65,7 +65,7 @@ class Admission::Impl : private PoolListener {
   ~Impl() override { reactor_->Cancel(&ask_timer_); }
 
   Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop,
-                     double job_weight);
+                     double job_weight, std::optional<StopToken> call);
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty) { store_->Penalize(pool_, penalty); }
   void Observe(const Observation& observation) {
@@ -104,8 +104,10 @@ class Admission::Impl : private PoolListener {
   void Answer(WaitingAttempt* attempt, Ticket::Kind kind, std::string text);
   void GiveBack(WaitingAttempt* attempt);
   // True if an answered attempt may be sent now; otherwise it stands in line again.
-  bool StillGood(WaitingAttempt* attempt, StopToken stop);
+  bool StillGood(WaitingAttempt* attempt);
+  // A stop of `stop`, whose reason may leave a booked attempt alone.
   void OnStop(WaitingAttempt* attempt);
+  void End(WaitingAttempt* attempt);
   static void OnTime(void* attempt);
 
   void OnPoolChanged() override;
@@ -163,13 +165,16 @@ class Admission::Impl::Suspension {
 };
 
 Task<Ticket> Admission::Impl::Admit(uint64_t job_id, uint32_t model, double weight, Costs costs,
-                                    StopToken stop, double job_weight) {
+                                    StopToken stop, double job_weight,
+                                    std::optional<StopToken> call) {
   Ticket ticket;
   ticket.job_id = job_id;
   ticket.model = model;
   if (stop.stopped()) co_return ticket;
   const MonoTime asked = reactor_->Now();
   WaitingAttempt attempt(this);
+  attempt.stop = stop;
+  attempt.outlasts_deadlines = call.has_value();
   attempt.request = ReserveRequest{NextId(), job_id, model, weight, job_weight, costs};
   if (!line_.empty() || !AnswerAtOnce(&attempt)) Queue(&attempt, /*again=*/false);
   if (attempt.state != WaitingAttempt::State::kAnswered) {
@@ -180,9 +185,18 @@ Task<Ticket> Admission::Impl::Admit(uint64_t job_id, uint32_t model, double weig
           static_cast<Impl*>(stopped->owner)->OnStop(stopped);
         },
         &attempt);
+    if (call.has_value()) {
+      attempt.on_call_stop.Arm(
+          *call,
+          [](void* context) {
+            auto* stopped = static_cast<WaitingAttempt*>(context);
+            static_cast<Impl*>(stopped->owner)->End(stopped);
+          },
+          &attempt);
+    }
     do {
       co_await Suspension(&attempt);
-    } while (!StillGood(&attempt, stop));
+    } while (!StillGood(&attempt));
     ticket.waited = reactor_->Now() - asked;
   }
   ticket.kind = attempt.kind;
@@ -269,6 +283,13 @@ void Admission::Impl::Answer(WaitingAttempt* attempt, Ticket::Kind kind, std::st
 }
 
 void Admission::Impl::OnStop(WaitingAttempt* attempt) {
+  const bool goes = attempt->state == WaitingAttempt::State::kBooked &&
+                    attempt->outlasts_deadlines &&
+                    attempt->stop.reason().code == StopCode::kDeadline;
+  if (!goes) End(attempt);
+}
+
+void Admission::Impl::End(WaitingAttempt* attempt) {
   switch (attempt->state) {
     case WaitingAttempt::State::kAnswered:
       return;
@@ -291,7 +312,7 @@ void Admission::Impl::OnStop(WaitingAttempt* attempt) {
   if (line_.empty()) ask_at_ = MonoTime();
 }
 
-bool Admission::Impl::StillGood(WaitingAttempt* attempt, StopToken stop) {
+bool Admission::Impl::StillGood(WaitingAttempt* attempt) {
   if (attempt->kind != Ticket::Kind::kAdmitted) return true;
   const bool late = attempt->late_count < kMaxLate && reactor_->Now() - attempt->at > options_.late;
   if (!late && attempt->epoch == epoch_) return true;
@@ -300,7 +321,7 @@ bool Admission::Impl::StillGood(WaitingAttempt* attempt, StopToken stop) {
   ++rebooked_;
   Queue(attempt, /*again=*/true);
   // The callback has been there all along, but it left an answered attempt alone.
-  if (stop.stopped()) OnStop(attempt);
+  if (attempt->stop.stopped()) End(attempt);
   return false;
 }
 
@@ -321,6 +342,8 @@ void Admission::Impl::RecallBooked() {
     ++rebooked_;
     GiveBack(attempt);
     Queue(attempt, /*again=*/true);
+    // It was left alone only as long as it was booked.
+    if (attempt->stop.stopped()) End(attempt);
   }
 }
 
@@ -484,8 +507,8 @@ Admission::Admission(Reactor* reactor, PoolStore* store, std::string pool, uint6
 Admission::~Admission() = default;
 
 Task<Ticket> Admission::Admit(uint64_t job_id, uint32_t model, double weight, Costs costs,
-                              StopToken stop, double job_weight) {
-  return impl_->Admit(job_id, model, weight, costs, stop, job_weight);
+                              StopToken stop, double job_weight, std::optional<StopToken> call) {
+  return impl_->Admit(job_id, model, weight, costs, stop, job_weight, call);
 }
 
 void Admission::Settle(const Ticket& ticket, Settlement settlement, const Costs& actual) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -47,9 +48,11 @@ class Admission {
   // Suspends until the attempt may be sent; does not suspend when it may be sent at once and
   // nothing else waits. Attempts of one (job, model) go in the order of asking; several of them
   // share the pool by weight: jobs by `job_weight`, the models of a job by `weight`. An admitted
-  // ticket must be settled exactly once. A stop while waiting gives back what was booked.
+  // ticket must be settled exactly once. A stop while waiting gives back what was booked. With
+  // `call`, a stop of `stop` for a deadline leaves those who have their send time, at most a
+  // horizon ahead, as what they give back is often lost; a stop of `call` ends them too.
   Task<Ticket> Admit(uint64_t job_id, uint32_t model, double weight, Costs costs, StopToken stop,
-                     double job_weight = 1);
+                     double job_weight = 1, std::optional<StopToken> call = std::nullopt);
 
   void Settle(const Ticket& ticket, Settlement settlement, const Costs& actual);
   void Penalize(const Penalty& penalty);

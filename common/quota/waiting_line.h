@@ -40,7 +40,10 @@ struct WaitingAttempt : ListNode<WaitingAttempt> {
   uint64_t epoch = 0;           // of the pool, when it was booked
   int late_count = 0;           // times that it was booked anew for being late
   Timer timer;
+  StopToken stop;
+  bool outlasts_deadlines = false;  // once it is booked
   StopCallback on_stop;
+  StopCallback on_call_stop;
   std::coroutine_handle<> handle;
   Ticket::Kind kind = Ticket::Kind::kStopped;  // kAnswered
   std::string text;

@@ -28,14 +28,7 @@ BatchScope::BatchScope(Reactor* reactor, BatchScopeOptions options, ItemRunner* 
         scope->Cancel(scope->cancel_.reason());
       },
       this);
-  if (options_.start_deadline != MonoTime::Max()) {
-    reactor_->Arm(
-        &start_timer_, options_.start_deadline,
-        [](void* self) {
-          static_cast<BatchScope*>(self)->Drain({StopCode::kDeadline, "too late to start"});
-        },
-        this);
-  }
+  if (options_.start_deadline != MonoTime::Max()) ArmStartDeadline(options_.start_deadline);
   if (options_.deadline != MonoTime::Max()) {
     reactor_->Arm(
         &deadline_timer_, options_.deadline,
@@ -44,6 +37,18 @@ BatchScope::BatchScope(Reactor* reactor, BatchScopeOptions options, ItemRunner* 
         },
         this);
   }
+}
+
+void BatchScope::ArmStartDeadline(MonoTime when) {
+  reactor_->Arm(
+      &start_timer_, when,
+      [](void* context) {
+        auto* self = static_cast<BatchScope*>(context);
+        const MonoTime later = self->runner_->StartDeadline();
+        if (later > self->reactor_->Now()) return self->ArmStartDeadline(later);
+        self->Drain({StopCode::kDeadline, "too late to start"});
+      },
+      this);
 }
 
 BatchScope::~BatchScope() {

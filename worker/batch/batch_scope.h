@@ -3,7 +3,8 @@
 //
 //   state       event                     next        effect
 //   OPEN        Ready() granted           OPEN        the next item starts
-//   OPEN        start deadline, drain     DRAINING    no item starts; calls under way may end
+//   OPEN        start deadline, drain     DRAINING    no item starts; calls under way, and at the
+//                                                     deadline those with a send time, may end
 //   OPEN        Cancel(reason)            CANCELLING  no item starts; calls under way are cancelled
 //   DRAINING    deadline, Cancel(reason)  CANCELLING  calls under way are cancelled
 //   OPEN        GiveBack(n)               OPEN        the last n items leave the scope
@@ -42,6 +43,8 @@ class ItemRunner {
   // Runs one item to its outcome. `start` stops before a new attempt or in a wait, `call` also
   // stops an attempt on the wire. `call` stopped implies `start` stopped.
   virtual Task<ItemOutcome> Run(size_t index, StopToken start, StopToken call) = 0;
+  // When the start deadline has come: what it is by now. In the past unless it has moved.
+  virtual MonoTime StartDeadline() { return MonoTime(); }
 };
 
 class OutcomeSink {
@@ -100,6 +103,7 @@ class BatchScope {
   void CancelItem(size_t index, StopReason reason);
 
  private:
+  void ArmStartDeadline(MonoTime when);
   static Task<void> RunOne(BatchScope* self, size_t index);
   void Record(size_t index, ItemOutcome outcome);
   void ApplyPolicy();

@@ -87,7 +87,8 @@ Task<void> ItemLoop::MakeHedgedAttempt(Progress* progress, StopToken start, Stop
     permitted = co_await gate_->permits().Acquire(race.second_wait.token());
   }
   if (permitted) {
-    second.attempt.ticket = co_await Reserve(*progress, race.second_wait.token());
+    second.attempt.ticket =
+        co_await Reserve(*progress, race.second_wait.token(), race.second_wait.token());
     if (second.attempt.ticket.kind == quota::Ticket::Kind::kAdmitted) {
       second.begun = true;
       progress->hedged = true;

@@ -90,7 +90,7 @@ Task<ItemOutcome> ItemLoop::Run(ItemInput input, MonoTime start_deadline, StopTo
   progress.built.request.timeouts = model_->timeouts;
 
   while (true) {
-    const bool admitted = co_await Admit(&progress, start);
+    const bool admitted = co_await Admit(&progress, start, call);
     if (!admitted) {
       if (progress.reply.error_class == ErrorClass::kNeverFits) co_return Finish(&progress);
       if (progress.ticket.kind == quota::Ticket::Kind::kClosed) {
@@ -209,7 +209,7 @@ bool ItemLoop::RefusedTooLong() {
          now - *model_->refused_since > std::max(kMinRefused, model_->retry.max_retry_after);
 }
 
-Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
+Task<bool> ItemLoop::Admit(Progress* progress, StopToken start, StopToken call) {
   progress->ticket = {};
   if (!progress->holds_line) {
     const bool in_line = co_await model_->starts.Acquire(start);
@@ -217,7 +217,7 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
     progress->holds_line = true;
   }
   const bool permitted = co_await gate_->permits().Acquire(start);
-  if (permitted) progress->ticket = co_await Reserve(*progress, start);
+  if (permitted) progress->ticket = co_await Reserve(*progress, start, call);
   model_->starts.Release();
   progress->holds_line = false;
   if (!permitted) co_return false;
@@ -231,12 +231,12 @@ Task<bool> ItemLoop::Admit(Progress* progress, StopToken start) {
   co_return false;
 }
 
-Task<quota::Ticket> ItemLoop::Reserve(const Progress& progress, StopToken stop) {
+Task<quota::Ticket> ItemLoop::Reserve(const Progress& progress, StopToken start, StopToken call) {
   const quota::TokenEstimate estimate = model_->estimator->Estimate(progress.built.features);
   const quota::Costs costs =
       quota::EstimateCosts(estimate, progress.built.max_output, model_->charging);
-  return model_->pool->Admit(model_->quota_job_id, model_->model, model_->weight, costs, stop,
-                             model_->job_weight);
+  return model_->pool->Admit(model_->quota_job_id, model_->model, model_->weight, costs, start,
+                             model_->job_weight, call);
 }
 
 Task<void> ItemLoop::MakeAttempt(Progress* progress, StopToken call) {

@@ -138,8 +138,9 @@ class ItemLoop {
   struct Progress;
 
   // A permit of the gate and a reservation for one call.
-  Task<bool> Admit(Progress* progress, StopToken start);
-  Task<quota::Ticket> Reserve(const Progress& progress, StopToken stop);
+  Task<bool> Admit(Progress* progress, StopToken start, StopToken call);
+  // As Admission::Admit(): a deadline of `start` alone leaves who has a send time.
+  Task<quota::Ticket> Reserve(const Progress& progress, StopToken start, StopToken call);
   // Makes the attempt that was admitted, and settles it.
   Task<void> MakeAttempt(Progress* progress, StopToken call);
   Task<void> CallOnce(const Progress& progress, Attempt* attempt, StopToken call);

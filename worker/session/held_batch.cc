@@ -16,14 +16,18 @@ FailurePolicy PolicyOf(const std::string& on_failure) {
   return FailurePolicy::kCollect;
 }
 
+// Half of the time at least is for starting, however slow the calls are.
+MonoTime StartDeadlineOf(MonoTime leased, absl::Duration deadline, absl::Duration expected_call) {
+  return leased + std::max(deadline - expected_call, deadline / 2);
+}
+
 BatchScopeOptions OptionsOf(const v1::Grant& grant, const v1::JobSpec& job, MonoTime now,
                             absl::Duration expected_call) {
   const absl::Duration deadline = absl::Milliseconds(job.batch_deadline_ms());
   BatchScopeOptions options;
   options.size = static_cast<size_t>(grant.items_size());
   options.deadline = now + deadline;
-  // Half of the time at least is for starting, however slow the calls are.
-  options.start_deadline = now + std::max(deadline - expected_call, deadline / 2);
+  options.start_deadline = StartDeadlineOf(now, deadline, expected_call);
   options.policy = PolicyOf(job.on_failure());
   options.max_failed = job.max_failed();
   return options;
@@ -42,8 +46,10 @@ HeldBatch::HeldBatch(Reactor* reactor, v1::Grant grant, MonoTime lease_end, cons
       hooks_(hooks),
       ended_(static_cast<size_t>(grant_.items_size()), false),
       loop_(reactor, model, gate, random),
+      deadline_(absl::Milliseconds(job.batch_deadline_ms())),
       options_(OptionsOf(grant_, job, reactor->Now(), loop_.ExpectedCallTime())),
       scope_(reactor, options_, this, this, model->drain.token(), kill) {
+  start_deadline_ = options_.start_deadline;
   done_.set_batch_id(grant_.batch_id());
   done_.set_epoch(grant_.epoch());
   done_.set_job_id(grant_.job_id());
@@ -154,7 +160,14 @@ Task<ItemOutcome> HeldBatch::Run(size_t index, StopToken start, StopToken call) 
   input.batch = id();
   input.worker = hooks_.worker;
   input.max_line_bytes = hooks_.outbox->max_line_bytes();
-  return loop_.Run(input, options_.start_deadline, start, call);
+  return loop_.Run(input, start_deadline_, start, call);
+}
+
+// By the calls that have ended since: a new worker does not know yet how fast they are.
+MonoTime HeldBatch::StartDeadline() {
+  start_deadline_ =
+      StartDeadlineOf(options_.deadline - deadline_, deadline_, loop_.ExpectedCallTime());
+  return start_deadline_;
 }
 
 void HeldBatch::OnOutcome(size_t index, ItemOutcome outcome) {

@@ -64,6 +64,7 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
  private:
   Task<bool> Ready(StopToken stop) override;
   Task<ItemOutcome> Run(size_t index, StopToken start, StopToken call) override;
+  MonoTime StartDeadline() override;
   void OnOutcome(size_t index, ItemOutcome outcome) override;
   void LoseLease();
 
@@ -77,7 +78,9 @@ class HeldBatch final : private ItemRunner, private OutcomeSink {
   MonoTime lease_end_;
   Timer lease_timer_;
   ItemLoop loop_;
+  const absl::Duration deadline_;  // from the lease
   const BatchScopeOptions options_;
+  MonoTime start_deadline_;  // moves as it is learned how long a call takes
   BatchScope scope_;
 };
 

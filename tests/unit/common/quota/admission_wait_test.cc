@@ -55,6 +55,51 @@ TEST(AdmissionWait, AStopGivesBackWhatWasBooked) {
   }
 }
 
+// Once eight workers gave back all that they had booked, at the same moment: one second of the
+// quota was lost, as others had booked behind it already.
+TEST(AdmissionWait, ADeadlineLeavesWhoHasASendTime) {
+  for (const bool slow : {false, true}) {
+    SCOPED_TRACE(slow);
+    Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
+    StopSource stop;
+    StopSource call;
+    std::vector<Sent> sent;
+    TaskScope scope(&worker.reactor, StopToken());
+    SpawnMany(&worker, &scope, 100, {.slow = slow, .call = call.token()}, &sent, stop.token());
+    int64_t booked = 0;
+    scope.Spawn(AtTime(&worker, 0.5, [&] {
+      stop.RequestStop(StopCode::kDeadline);
+      booked = worker.admission.waiting() + worker.slow_admission.waiting();
+    }));
+    scope.Spawn(AtTime(&worker, 1.5, [&] { call.RequestStop(StopCode::kDeadline); }));
+    RunToEnd(&worker, &scope);
+    EXPECT_GE(booked, 15);  // the horizon is 2 s
+    EXPECT_LE(booked, 20);
+    // By 0.5 s eight are out, then one each 100 ms until the calls are stopped too.
+    EXPECT_EQ(Count(sent, Kind::kAdmitted), 18);
+    EXPECT_EQ(Count(sent, Kind::kStopped), 82);
+    EXPECT_EQ(worker.admission.Snapshot().in_flight, 0);
+  }
+}
+
+TEST(AdmissionWait, ADeadlineStopsWhoseBookingWasTakenBackByAGate) {
+  Worker worker(Pool({PerMinute(Dimension::kRequests, 600)}));
+  StopSource stop;
+  StopSource call;
+  std::vector<Sent> sent;
+  TaskScope scope(&worker.reactor, StopToken());
+  SpawnMany(&worker, &scope, 100, {.call = call.token()}, &sent, stop.token());
+  scope.Spawn(AtTime(&worker, 0.5, [&] { stop.RequestStop(StopCode::kDeadline); }));
+  scope.Spawn(AtTime(&worker, 1.0, [&] {
+    worker.admission.Penalize(Rate(absl::Seconds(5), worker.reactor.Now()));
+    EXPECT_EQ(worker.admission.waiting(), 0);
+  }));
+  RunToEnd(&worker, &scope);
+  EXPECT_EQ(Count(sent, Kind::kAdmitted), 13);
+  EXPECT_EQ(Count(sent, Kind::kStopped), 87);
+  EXPECT_EQ(worker.admission.Snapshot().in_flight, 0);
+}
+
 TEST(AdmissionWait, AStopDuringAQuestionGivesBackWhatTheAnswerBooks) {
   Worker worker(Pool({PerMinute(Dimension::kRequests, 600), Slots(10)}));
   worker.slow.set_delay(absl::Seconds(1));

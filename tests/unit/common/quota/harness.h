@@ -3,6 +3,7 @@
 #define HEADRACE_TESTS_UNIT_COMMON_QUOTA_HARNESS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,9 +85,10 @@ struct AttemptOptions {
   uint64_t job = 1;
   double weight = 1;
   Costs costs = Tokens(1);
-  absl::Duration hold = absl::ZeroDuration();  // until it is settled
-  bool slow = false;                           // through Worker::slow
-  double after = 0;                            // seconds until it asks
+  absl::Duration hold = absl::ZeroDuration();    // until it is settled
+  bool slow = false;                             // through Worker::slow
+  double after = 0;                              // seconds until it asks
+  std::optional<StopToken> call = std::nullopt;  // as Admission::Admit() says
 };
 
 // Asks, notes the answer, holds what was admitted for a while and settles it as reserved.
@@ -96,7 +98,8 @@ inline Task<void> Attempt(Worker* worker, int tag, AttemptOptions options, std::
     co_await Sleep(&worker->reactor, worker->start + absl::Seconds(options.after), StopToken());
   }
   Admission* admission = options.slow ? &worker->slow_admission : &worker->admission;
-  Ticket ticket = co_await admission->Admit(options.job, 0, options.weight, options.costs, stop);
+  Ticket ticket = co_await admission->Admit(options.job, 0, options.weight, options.costs, stop,
+                                            /*job_weight=*/1, options.call);
   sent->push_back(Sent{tag, ticket, worker->Seconds(worker->reactor.Now())});
   if (ticket.kind != Ticket::Kind::kAdmitted) co_return;
   if (options.hold > absl::ZeroDuration()) {

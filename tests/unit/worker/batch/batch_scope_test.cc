@@ -39,6 +39,9 @@ class FakeRunner : public ItemRunner {
     co_return outcome;
   }
 
+  MonoTime StartDeadline() override { return start_deadline; }
+
+  MonoTime start_deadline;        // as it is by then
   std::vector<size_t> failing;    // items that fail, after one retry
   std::optional<size_t> hanging;  // its call ends only by a stop
   std::optional<size_t> throwing;
@@ -181,6 +184,15 @@ TEST(BatchScope, AfterTheStartDeadlineCallsUnderWayEndAndNoneBegins) {
   EXPECT_EQ(end.ok, 2u);  // the two in the line
   EXPECT_EQ(end.not_started, 2u);
   EXPECT_EQ(end.stop.code, StopCode::kDeadline);
+}
+
+TEST(BatchScope, TheStartDeadlineIsAskedAgainWhenItHasCome) {
+  Fixture f(4);
+  f.options.start_deadline = f.reactor.Now() + absl::Milliseconds(1);
+  f.options.deadline = f.reactor.Now() + absl::Seconds(5);
+  f.runner.start_deadline = f.options.deadline - absl::Seconds(1);
+  const BatchEnd end = f.RunToEnd();
+  EXPECT_EQ(end.ok, 4u);
 }
 
 TEST(BatchScope, ADrainLetsCallsUnderWayEnd) {
