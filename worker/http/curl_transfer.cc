@@ -10,6 +10,9 @@
 namespace headrace::http {
 namespace {
 
+// CURLE_TOO_LARGE of libcurl 8.6 and later: among others, a header line over its limit of 100 KB.
+constexpr auto kTooLarge = static_cast<CURLcode>(100);
+
 std::string StopText(const StopReason& reason) {
   return absl::StrCat("stopped: ", StopCodeName(reason.code), reason.text.empty() ? "" : ", ",
                       reason.text);
@@ -266,11 +269,12 @@ bool CurlTransfer::BodyIsCut() const {
 }
 
 bool CurlTransfer::IsBadResponse(CURLcode code) const {
+  if (code == kTooLarge) return true;
   switch (code) {
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_UNSUPPORTED_PROTOCOL:  // bytes that are no HTTP at all: "HTTP/0.9 not allowed"
     case CURLE_BAD_CONTENT_ENCODING:
-    case CURLE_OUT_OF_MEMORY:  // 7.88: a header line over libcurl's own limit of 100 KB
+    case CURLE_OUT_OF_MEMORY:  // before 8.6: a header line over libcurl's own limit of 100 KB
       return true;
     case CURLE_RECV_ERROR:
       return absl::StrContains(error_, "chunk") || absl::StrContains(error_, "header");
@@ -281,6 +285,7 @@ bool CurlTransfer::IsBadResponse(CURLcode code) const {
 
 std::string CurlTransfer::Describe(CURLcode code) const {
   if (code == CURLE_OUT_OF_MEMORY) return "a header line is too long, or no memory (curl 27)";
+  if (code == kTooLarge) return "a header line is too long, or another value (curl 100)";
   return absl::StrCat(error_[0] != '\0' ? error_ : curl_easy_strerror(code), " (curl ",
                       static_cast<int>(code), ")");
 }
