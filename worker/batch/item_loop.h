@@ -63,6 +63,7 @@ struct ItemFlow {
   int64_t finished = 0;    // since the last beat
   double finish_rate = 0;  // items per second, smoothed
   int64_t beats = 0;       // behind the rate
+  double pace = 0;         // calls per second that the pool may let go, a guess; 0: none
 };
 
 // One model of one job in this worker: everything that its items share. Owned by the worker.

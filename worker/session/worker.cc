@@ -41,6 +41,8 @@ std::vector<int64_t> LineLengths(int64_t max_in_flight, const v1::JobSpec& spec)
 // Of the items in hand that wait for their turn, for each model. Chosen, not measured.
 constexpr int64_t kMinWaiting = 16;
 constexpr int64_t kMaxWaiting = 8192;
+// What a worker takes of a limited pool, before it knows how fast that is. Chosen.
+constexpr double kFirstSeconds = 4;
 // Rates say something after this many beats.
 constexpr int64_t kBeatsToTrust = 10;
 
@@ -63,6 +65,24 @@ bool IsRateLimited(const v1::JobSpec& job, absl::string_view name) {
            pool.requests_per_day() > 0 || pool.tokens_per_day() > 0;
   }
   return false;
+}
+
+// About as many calls a second as the limits per minute of pool `name` let go; 0: they do not say.
+double PaceOf(const v1::JobSpec& job, absl::string_view name) {
+  constexpr double kTokensOfACall = 200;  // a short one; chosen
+  double per_minute = std::numeric_limits<double>::infinity();
+  for (const v1::PoolSpec& pool : job.pools()) {
+    if (pool.name() != name) continue;
+    if (pool.requests_per_minute() > 0) {
+      per_minute = static_cast<double>(pool.requests_per_minute());
+    }
+    for (const int64_t tokens : {pool.tokens_per_minute(), pool.input_tokens_per_minute(),
+                                 pool.output_tokens_per_minute()}) {
+      if (tokens > 0)
+        per_minute = std::min(per_minute, static_cast<double>(tokens) / kTokensOfACall);
+    }
+  }
+  return std::isfinite(per_minute) ? per_minute / 60 : 0;
 }
 
 std::string AccountOf(const v1::ModelSpec& model) {
@@ -261,6 +281,7 @@ absl::Status Worker::SetUpModel(Job* job, uint32_t index, ModelRuntime* m) {
   }
   m->pool = pool->second.get();
   m->rates_limited = IsRateLimited(spec, model.pool());
+  m->flow.pace = PaceOf(spec, model.pool());
   return absl::OkStatus();
 }
 
@@ -387,6 +408,7 @@ void Worker::OnAccountStop(void* context, ModelRuntime* model) {
 
 int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
   if (drain_.stopped() || job.draining || job.retiring) return 0;
+  const int64_t busy = model.on_the_wire + model.backing_off;
   int64_t gate = gate_.permits().capacity();
   const int64_t found = model.pool == nullptr ? 0 : model.pool->in_flight_limit();
   // The number may be twice as large a moment later.
@@ -397,11 +419,14 @@ int64_t Worker::TargetItems(const Job& job, const ModelRuntime& model) const {
     for (const std::unique_ptr<ModelRuntime>& other : job.models) weights += other->weight;
     const auto share = static_cast<int64_t>(
         std::ceil(static_cast<double>(gate) * model.weight / std::max(weights, model.weight)));
-    return share + std::max(share / 2, model.starts.capacity());
+    const int64_t most = share + std::max(share / 2, model.starts.capacity());
+    if (model.flow.pace <= 0) return most;
+    // More than goes out soon would only wait here, and other workers would have nothing.
+    const auto soon = static_cast<int64_t>(std::ceil(kFirstSeconds * model.flow.pace));
+    return std::min(most, std::max(soon, busy) + busy + kMinWaiting);
   }
   // What is under way, however long it takes, and behind it what starts within about a second. Half
   // of what is under way lets a model grow into a gate that others have left.
-  const int64_t busy = model.on_the_wire + model.backing_off;
   const auto rate = static_cast<int64_t>(model.flow.finish_rate);
   const int64_t waiting =
       std::clamp(std::max(rate, busy / 2), std::min(kMinWaiting, gate), kMaxWaiting);

@@ -36,12 +36,14 @@ class ScriptedStream final : public WorkerStream {
   }
   Task<bool> Write(v1::WorkerMessage message) override {
     for (const v1::BatchDone& done : message.results().done()) ended.push_back(done);
+    for (const v1::ModelWant& want : message.want().models()) wanted = want.items_total();
     co_return true;
   }
   Task<void> Close(absl::Status) override { co_return; }
   absl::Status status() const override { return absl::OkStatus(); }
 
   std::vector<v1::BatchDone> ended;
+  uint64_t wanted = 0;  // as last said
 
  private:
   Reactor* const reactor_;
@@ -57,13 +59,14 @@ v1::CoordinatorMessage Welcome() {
   return message;
 }
 
-v1::CoordinatorMessage Job() {
+v1::CoordinatorMessage Job(int64_t tokens_per_minute = 0) {
   v1::CoordinatorMessage message;
   v1::JobSpec* job = message.mutable_job();
   job->set_job_id(1);
   job->set_attempts(1);
   job->set_batch_deadline_ms(600'000);
   job->add_pools()->set_name("pool");
+  job->mutable_pools(0)->set_tokens_per_minute(tokens_per_minute);
   v1::ModelSpec* model = job->add_models();
   model->set_name("model-0");
   model->set_label("model-0");
@@ -105,6 +108,7 @@ struct Outcome {
   int calls = 0;
   int answered = 0;
   std::vector<v1::BatchDone> ended;
+  uint64_t wanted = 0;
 };
 
 Task<void> Serve(VirtualReactor* reactor, Worker* worker, ScriptedStream* stream) {
@@ -115,20 +119,20 @@ Task<void> Serve(VirtualReactor* reactor, Worker* worker, ScriptedStream* stream
   co_await worker->Shutdown();
 }
 
-// One call at a time, each of which lasts `latency`.
-Outcome Play(absl::Duration latency, std::vector<Timed> script) {
+// By default one call at a time; each lasts `latency`.
+Outcome Play(absl::Duration latency, std::vector<Timed> script, int64_t max_in_flight = 1) {
   VirtualReactor reactor;
   Weather weather;
   weather.latency = {latency, latency};
   FakeProvider provider(&reactor, 1, weather);
   FakeEnvironment environment(&reactor, &provider);
   WorkerOptions options;
-  options.max_in_flight = 1;
+  options.max_in_flight = max_in_flight;
   Worker worker(&reactor, options, &environment);
   script.insert(script.begin(), {absl::ZeroDuration(), Welcome()});
   ScriptedStream stream(&reactor, std::move(script));
   reactor.Run(Serve(&reactor, &worker, &stream));
-  return {provider.calls, provider.answered_ok, std::move(stream.ended)};
+  return {provider.calls, provider.answered_ok, std::move(stream.ended), stream.wanted};
 }
 
 TEST(Worker, ACancelOfAnOlderEpochLeavesTheNewerOneAlone) {
@@ -181,6 +185,16 @@ TEST(Worker, ALeaseRunsFromTheBeatThatIsAnsweredAndNotFromTheAnswer) {
                                                   {absl::Milliseconds(4500), renewal}});
   EXPECT_EQ(outcome.calls, 2) << "the third would start 8 s after the hello";
   EXPECT_EQ(outcome.answered, 2) << "a call under way may end";
+}
+
+// The first of four workers once took a whole job, which it could not send, and the others idled.
+TEST(Worker, ANewWorkerTakesNoMoreOfALimitedPoolThanGoesOutSoon) {
+  const Outcome limited =
+      Play(absl::Seconds(1), {{absl::ZeroDuration(), Job(/*tokens_per_minute=*/60'000)}}, 2500);
+  EXPECT_GE(limited.wanted, 20u);  // 4 s of calls of 200 tokens
+  EXPECT_LE(limited.wanted, 50u);
+  const Outcome unlimited = Play(absl::Seconds(1), {{absl::ZeroDuration(), Job()}}, 2500);
+  EXPECT_GE(unlimited.wanted, 2500u);
 }
 
 }  // namespace
