@@ -21,6 +21,7 @@ function F.move_tat(lim, t)
   lim[TICKS] = n - m * lim[SCALE]
 end
 
+-- For those who go from cell to cell: reads several at once.
 function F.cell_of(lim, ring, cell)
   local held = ring.cells[cell]
   if held then return held end
@@ -37,18 +38,17 @@ end
 function F.ring_of(lim)
   local ring = C.rings[lim[DIM]]
   if ring then return ring end
-  local fields, low = {'s'}, lim[LOW]
-  for i = 0, 15 do fields[i + 2] = fmt('%d', low + i) end
-  local values = call('HMGET', KEYS[9 + lim[DIM]], unpack(fields))
+  local low, current = lim[LOW], floor(now / lim[CELL])
+  local values = call('HMGET', KEYS[9 + lim[DIM]], 's', fmt('%d', current))
   if not values[1] then
     -- It was lost on its own.
     F.fill_ring(lim, lim[DAY] == 1 and 0 or lim[SIZE])
     return C.rings[lim[DIM]]
   end
-  ring = {sum = tonumber(values[1]), cells = {}, touched = {}, dropped = {}}
-  for i = 0, 15 do ring.cells[low + i] = tonumber(values[i + 2] or 0) end
+  ring = {sum = tonumber(values[1]), cells = {[current] = tonumber(values[2] or 0)}, touched = {},
+          dropped = {}}
   C.rings[lim[DIM]] = ring
-  local first = floor(now / lim[CELL]) - lim[SPAN] + 1
+  local first = current - lim[SPAN] + 1
   if low >= first then return ring end
   ring.dirty = true
   local last = low + lim[SPAN] + floor(60000000 / lim[CELL]) + 1
@@ -70,7 +70,11 @@ end
 function F.ring_add(lim, at, units)
   local ring, cell = F.ring_of(lim), floor(at / lim[CELL])
   if cell < lim[LOW] or units == 0 then return end
-  ring.cells[cell] = F.cell_of(lim, ring, cell) + units
+  local held = ring.cells[cell]
+  if not held then
+    held = ring.all and 0 or tonumber(call('HGET', KEYS[9 + lim[DIM]], fmt('%d', cell)) or 0)
+  end
+  ring.cells[cell] = held + units
   ring.sum = ring.sum + units
   ring.touched[cell], ring.dirty = true, true
 end
