@@ -22,6 +22,25 @@ absl::string_view PurposeName(Purpose purpose) {
   return "";
 }
 
+int64_t TokensAtMost(const Ask& ask) {
+  // What a prompt has beyond its filler: instruction and the API's own. Chosen, more than enough.
+  constexpr int64_t kPromptOverhead = 60;
+  return ask.prompt_words * 3 / 2 + kPromptOverhead + ask.max_tokens;
+}
+
+const provider::RateHeaders::Limit& LimitOf(const Answer& answer, quota::Dimension dimension) {
+  switch (dimension) {
+    case quota::Dimension::kRequests:
+      return answer.rate.requests;
+    case quota::Dimension::kInputTokens:
+      return answer.rate.input_tokens;
+    case quota::Dimension::kOutputTokens:
+      return answer.rate.output_tokens;
+    default:
+      return answer.rate.tokens;
+  }
+}
+
 double PromptTokens(const Answer& answer) {
   if (answer.usage.prompt_tokens) return static_cast<double>(*answer.usage.prompt_tokens);
   return answer.expected_prompt_tokens;

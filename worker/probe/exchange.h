@@ -39,6 +39,9 @@ struct Ask {
   absl::Duration wait{};
 };
 
+// Tokens of one copy, prompt and answer, that it may cost at most.
+int64_t TokensAtMost(const Ask& ask);
+
 // Whether a request reached the counters of the provider.
 enum class Fate : uint8_t {
   kAnswered,   // with a model's answer, good or not
@@ -67,6 +70,13 @@ struct Answer {
   std::optional<absl::Time> server_time;          // its Date header
   double expected_prompt_tokens = 0;              // by our own estimate
 };
+
+// The limits that headers may speak of.
+inline constexpr quota::Dimension kToldDimensions[] = {
+    quota::Dimension::kRequests, quota::Dimension::kTokens, quota::Dimension::kInputTokens,
+    quota::Dimension::kOutputTokens};
+// What the headers of an answer say of one of them.
+const provider::RateHeaders::Limit& LimitOf(const Answer& answer, quota::Dimension dimension);
 
 // Tokens of the prompt: by the answer's usage, else estimated.
 double PromptTokens(const Answer& answer);

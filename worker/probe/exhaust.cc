@@ -1,13 +1,16 @@
 // What refusals tell: how much goes through at once, what a 429 carries, whether it counts.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "worker/probe/evidence.h"
 #include "worker/probe/findings.h"
+#include "worker/probe/pool_keys.h"
 
 namespace headrace::probe {
 namespace {
@@ -124,31 +127,15 @@ bool HasKey(const Findings& findings, absl::string_view key) {
 void AboutFigures(const std::vector<Answer>& answers, Findings* out) {
   for (const Answer& a : answers) {
     if (!a.figures || !a.throttled_by) continue;
-    std::string key;
-    switch (*a.throttled_by) {
-      case Dimension::kRequests:
-        key = "requests_per_minute";
-        break;
-      case Dimension::kTokens:
-        key = "tokens_per_minute";
-        break;
-      case Dimension::kInputTokens:
-        key = "input_tokens_per_minute";
-        break;
-      case Dimension::kOutputTokens:
-        key = "output_tokens_per_minute";
-        break;
-      default:
-        continue;
-    }
-    if (HasKey(*out, key)) continue;
+    const std::optional<std::string> key = LimitKey(*a.throttled_by, "minute");
+    if (!key || HasKey(*out, *key)) continue;
     const std::string said =
         absl::StrFormat("a 429 said limit %d, used %d, requested %d", a.figures->limit,
                         a.figures->used, a.figures->requested);
     out->findings.push_back({absl::StrCat("limit of ", quota::DimensionName(*a.throttled_by)),
                              Grouped(static_cast<double>(a.figures->limit)), Confidence::kCertain,
                              said});
-    out->pool.push_back({key, absl::StrCat(a.figures->limit), true, said});
+    out->pool.push_back({*key, absl::StrCat(a.figures->limit), true, said});
     const double prompt = PromptTokens(a);
     const auto max = static_cast<double>(a.ask.max_tokens);
     const auto requested = static_cast<double>(a.figures->requested);

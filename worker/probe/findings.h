@@ -53,9 +53,6 @@ Findings Conclude(const std::vector<Answer>& answers, const Subject& subject);
 void ConcludeFromRefusals(const std::vector<Answer>& answers, const Subject& subject,
                           Findings* findings);
 
-// "1,234".
-std::string Grouped(double value);
-
 }  // namespace headrace::probe
 
 #endif  // HEADRACE_WORKER_PROBE_FINDINGS_H_

@@ -55,15 +55,6 @@ Confidence ConfidenceOf(const std::vector<Alternative>& alternatives);
 // Those that explain it nearly as well as the first, which is among them.
 std::vector<std::string> AsGood(const std::vector<Alternative>& alternatives);
 
-// "continuous", "fixed minute", "rolling minute", "sliding minute", "fixed 10s", "fixed day", ...
-std::string CountingName(const Theory& theory);
-// What a job file's `window` calls it: "continuous", "minute", "10s", "1s"; "day", "hour" else.
-absl::string_view WindowKey(const Theory& theory);
-// "larger", "sum", "actuals", as a job file's `charge`; "prompt": only that; "nothing".
-absl::string_view ChargeKey(const Theory& theory);
-absl::string_view AtSendName(AtSend at_send);
-absl::string_view AtEndName(AtEnd at_end);
-
 }  // namespace headrace::probe
 
 #endif  // HEADRACE_WORKER_PROBE_FIT_H_

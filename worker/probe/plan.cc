@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "worker/probe/fit.h"
@@ -22,52 +21,10 @@ constexpr double kWatchAtS[] = {0.4, 1.2, 2.5, 4.5, 8, 13, 20, 28, 37, 46, 54, 6
 // Fewer when requests are kept for what comes after.
 constexpr double kShortWatchAtS[] = {0.4, 2.5, 8, 20, 37, 62};
 constexpr int kWrongCopies = 3;
-constexpr int kMostFailures = 3;
-constexpr int kMostThrottles = 3;
-// Longer waits are not sat out: a provider that asks for more does not count per minute.
-constexpr absl::Duration kLongestPause = absl::Seconds(70);
 // Requests at once: the first burst, and the largest; each is twice the one before.
 constexpr int kBurst = 8;
 constexpr int kLargestBurst = 64;
 constexpr int kReopenTries = 4;
-// What a prompt has beyond its filler: instruction and the API's own. Chosen, more than enough.
-constexpr int64_t kPromptOverhead = 60;
-
-constexpr Dimension kDimensions[] = {Dimension::kRequests, Dimension::kTokens,
-                                     Dimension::kInputTokens, Dimension::kOutputTokens};
-
-int64_t TokensAtMost(const Ask& ask) {
-  return ask.prompt_words * 3 / 2 + kPromptOverhead + ask.max_tokens;
-}
-
-const provider::RateHeaders::Limit& Words(const Answer& answer, Dimension dimension) {
-  switch (dimension) {
-    case Dimension::kRequests:
-      return answer.rate.requests;
-    case Dimension::kInputTokens:
-      return answer.rate.input_tokens;
-    case Dimension::kOutputTokens:
-      return answer.rate.output_tokens;
-    default:
-      return answer.rate.tokens;
-  }
-}
-
-// Whether the error speaks of the size that was asked for.
-bool AboutMaxTokens(const Answer& answer) {
-  for (const absl::string_view word :
-       {"max_tokens", "max_completion_tokens", "completion tokens", "output tokens", "maximum"}) {
-    if (absl::StrContains(answer.message, word)) return true;
-  }
-  return false;
-}
-
-std::string Said(const Answer& answer) {
-  std::string said = answer.status > 0 ? absl::StrCat("status ", answer.status) : "";
-  if (!answer.message.empty()) absl::StrAppend(&said, said.empty() ? "" : ": ", answer.message);
-  return said;
-}
-
 }  // namespace
 
 std::optional<Ask> Plan::Next() {
@@ -101,15 +58,13 @@ bool Plan::Fits(Ask* ask) {
 std::optional<Ask> Plan::Guarded(Ask ask) {
   if (options_.exhaust || answers_.empty()) return ask;
   const Answer& last = answers_.back();
-  for (const Dimension dimension : kDimensions) {
-    const provider::RateHeaders::Limit& words = Words(last, dimension);
+  for (const Dimension dimension : kToldDimensions) {
+    const provider::RateHeaders::Limit& words = LimitOf(last, dimension);
     if (!words.remaining) continue;
     const int64_t need = dimension == Dimension::kRequests
                              ? ask.copies + 2
                              : (TokensAtMost(ask) * ask.copies) * 3 / 2;
-    if (*words.remaining >= need) {
-      continue;
-    }
+    if (*words.remaining >= need) continue;
     if (recovered_) {
       Stop(PlanEnd::kQuotaLow,
            absl::StrCat("only ", *words.remaining, " of ", quota::DimensionName(dimension),
@@ -224,7 +179,7 @@ std::optional<Ask> Plan::Watch() {
 
 // Whether it is clear how every limit comes back, by how it behaved and not by what resets say.
 bool Plan::Decided() const {
-  for (const Dimension dimension : kDimensions) {
+  for (const Dimension dimension : kToldDimensions) {
     const Fit fit = FitSeries(MakeSeries(answers_, dimension), /*use_resets=*/false);
     if (!fit.seen || !fit.moved) continue;
     const Confidence sure = ConfidenceOf(fit.counting);
@@ -287,7 +242,7 @@ void Plan::ChooseSizes() {
   for (const Answer& answer : answers_) {
     for (const Dimension dimension :
          {Dimension::kTokens, Dimension::kInputTokens, Dimension::kOutputTokens}) {
-      const provider::RateHeaders::Limit& words = Words(answer, dimension);
+      const provider::RateHeaders::Limit& words = LimitOf(answer, dimension);
       if (!words.remaining && !words.limit) continue;
       if (words.remaining) thousands = *words.remaining % 1000 == 0 && *words.remaining > 0;
       const int64_t limit =
@@ -306,83 +261,6 @@ void Plan::ChooseSizes() {
   large_max_ = std::min(large_max_, std::max<int64_t>(room, 32));
 }
 
-void Plan::Add(Answer answer) {
-  int64_t spent = TokensAtMost(answer.ask);
-  if (answer.fate == Fate::kRefused || answer.fate == Fate::kThrottled) {
-    spent = 0;
-  } else if (answer.usage.prompt_tokens && answer.usage.completion_tokens) {
-    spent = *answer.usage.prompt_tokens + *answer.usage.completion_tokens;
-  }
-  tokens_ += spent;
-  answers_.push_back(std::move(answer));
-  if (end_ == PlanEnd::kNotYet) StopFor(answers_.back());
-}
-
-// Stops for an answer after which nothing more should be sent. True if it did.
-bool Plan::StopFor(const Answer& answer) {
-  const bool first = answers_.size() == 1;
-  switch (answer.error_class) {
-    case ErrorClass::kAuth:
-      Stop(PlanEnd::kCredentials, absl::StrCat("the provider refuses the key: ", Said(answer)));
-      return true;
-    case ErrorClass::kNoMoney:
-      Stop(PlanEnd::kMoney, absl::StrCat("the account is used up: ", Said(answer)));
-      return true;
-    case ErrorClass::kConnect:
-      Stop(PlanEnd::kUnreachable, absl::StrCat("the provider cannot be reached: ", answer.message));
-      return true;
-    default:
-      break;
-  }
-  switch (answer.fate) {
-    case Fate::kAnswered:
-      failures_ = 0;
-      return false;
-    case Fate::kRefused:
-      failures_ = 0;
-      if (answer.ask.wrong) return false;
-      if (AboutMaxTokens(answer) && !completion_tokens_ &&
-          absl::StrContains(answer.message, "max_completion_tokens")) {
-        completion_tokens_ = true;
-        repeat_ = true;
-        return false;
-      }
-      if (answer.ask.max_tokens == large_max_ && large_max_ > 64 && !first) {
-        large_max_ /= 4;
-        repeat_ = true;
-        return false;
-      }
-      Stop(PlanEnd::kConfig, absl::StrCat("the provider refuses the request: ", Said(answer)));
-      return true;
-    case Fate::kThrottled:
-      if (answer.ask.purpose == Purpose::kExhaust || answer.ask.purpose == Purpose::kReopen) {
-        return false;
-      }
-      repeat_ = true;
-      pause_ = answer.retry_after.value_or(absl::Seconds(10));
-      if (++throttles_ > kMostThrottles || *pause_ > kLongestPause) {
-        Stop(PlanEnd::kThrottled, absl::StrCat("the quota is used up already: ", Said(answer)));
-      }
-      return true;
-    case Fate::kFailed:
-      if (first &&
-          (answer.error_class == ErrorClass::kInvalidResponse ||
-           answer.error_class == ErrorClass::kServerError) &&
-          answer.status > 0 && answer.status < 500) {
-        Stop(PlanEnd::kNoProvider,
-             absl::StrCat("what answers there is no provider of this kind: ", Said(answer)));
-        return true;
-      }
-      repeat_ = true;
-      pause_ = answer.retry_after.value_or(absl::Seconds(1 << failures_));
-      if (++failures_ >= kMostFailures || *pause_ > kLongestPause) {
-        Stop(PlanEnd::kErrors, absl::StrCat("the provider fails again and again: ", Said(answer)));
-      }
-      return true;
-  }
-  return false;
-}
-
 void Plan::Stop(PlanEnd end, std::string why) {
   end_ = end;
   why_ = std::move(why);
@@ -390,8 +268,8 @@ void Plan::Stop(PlanEnd end, std::string why) {
 
 bool Plan::HasRemaining() const {
   return std::any_of(answers_.begin(), answers_.end(), [](const Answer& answer) {
-    return std::any_of(std::begin(kDimensions), std::end(kDimensions),
-                       [&](Dimension d) { return Words(answer, d).remaining.has_value(); });
+    return std::any_of(std::begin(kToldDimensions), std::end(kToldDimensions),
+                       [&](Dimension d) { return LimitOf(answer, d).remaining.has_value(); });
   });
 }
 

@@ -58,9 +58,8 @@ class Plan {
   PlanEnd end() const { return end_; }
   const std::string& why() const { return why_; }  // for people; empty when done
   const std::vector<Answer>& answers() const { return answers_; }
-  int64_t tokens_at_most() const {
-    return tokens_;
-  }  // by usage where known, else the most possible
+  // By usage where known, else the most possible.
+  int64_t tokens_at_most() const { return tokens_; }
   // Newer models of openai.com refuse max_tokens and want another name for it.
   bool completion_tokens() const { return completion_tokens_; }
 
@@ -68,8 +67,15 @@ class Plan {
   // In their order.
   enum class Stage : uint8_t { kHello, kCharge, kRefused, kWatch, kExhaust, kReopen, kOver };
 
+  // Longer waits are not sat out: a provider that asks for more does not count per minute.
+  static constexpr absl::Duration kLongestPause = absl::Seconds(70);
+
   void Stop(PlanEnd end, std::string why);
-  bool StopFor(const Answer& answer);
+  // What follows from an answer: the end, another try, another size. In plan_answers.cc.
+  void React(const Answer& answer);
+  void OnRefused(const Answer& answer);
+  void OnThrottled(const Answer& answer);
+  void OnFailed(const Answer& answer);
   std::optional<Ask> Propose();
   std::optional<Ask> Hello();
   std::optional<Ask> Charge();

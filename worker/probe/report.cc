@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/json_writer.h"
+#include "worker/probe/evidence.h"
 
 namespace headrace::probe {
 namespace {

@@ -8,9 +8,6 @@
 namespace headrace::probe {
 namespace {
 
-// By how much the moment at which a provider counts a request may differ from one to the next, as
-// seen from here. Chosen: more than a wide-area network varies, less than a request takes.
-constexpr double kTimingSlackS = 0.06;
 // Providers estimate prompts before they count them; ours are English words (quota.md 3.7: within a
 // quarter there).
 constexpr double kPromptSlack = 0.3;
@@ -86,9 +83,6 @@ Interval ChargeAtEnd(const Sample& s, const Theory& theory, quota::Dimension dim
   if (s.fate == Fate::kFailed) end.low = 0;
   return end;
 }
-
-// When a request is counted: just after it was sent.
-double CountedAt(const Sample& s) { return s.sent_s + std::min(0.02, (s.head_s - s.sent_s) / 2); }
 
 // What is left, as an interval, while time passes.
 class Level {
@@ -296,121 +290,10 @@ class Judge {
   double loss_ = 0;
 };
 
-double Beyond(double off, double slack) { return std::max(0.0, off - slack); }
-
-// A loss of 1 for a reset that is off by a tenth beyond its slack or more.
-double ResetMiss(double seen, double expected, double slack) {
-  const double off = Beyond(std::fabs(seen - expected), slack);
-  return std::min(off / (0.1 * slack + 1e-6), 3.0);
-}
-
 }  // namespace
 
 double Loss(const Series& series, const Theory& theory, double give_up, std::vector<Step>* steps) {
   return Judge(series, theory, steps).Run(give_up);
-}
-
-double ResetLoss(const Series& series, const Theory& theory) {
-  constexpr double kUnrelated = 1.5;
-  double first = 0;   // of the rule that providers of this kind state
-  double second = 0;  // of another one
-  double count = 0;
-  double oldest = -1e18;
-  double rolling_end = theory.phase_s;
-  std::deque<double> sent;
-  for (const Sample& s : series.samples) {
-    const double counted = CountedAt(s);
-    sent.push_back(counted);
-    if (theory.counting == Counting::kRolling && counted >= rolling_end) {
-      rolling_end = counted + theory.period_s;
-    }
-    if (!s.reset_s || !s.remaining || s.overlapped) continue;
-    const double at = theory.shown == Shown::kEnd ? s.head_s : counted;
-    const double slack = series.reset_grain_s + kTimingSlackS;
-    ++count;
-    switch (theory.counting) {
-      case Counting::kBucket: {
-        const double unit = theory.rate > 0 ? 1 / theory.rate : 0;
-        const double until_full = std::max(0.0, theory.top - *s.remaining) * unit;
-        const double rounding = std::max(series.quantum, 1.0) * unit;
-        first += ResetMiss(*s.reset_s, until_full, slack + rounding);
-        second += ResetMiss(*s.reset_s, unit, slack);
-        break;
-      }
-      case Counting::kFixed: {
-        const double into = std::fmod(at - theory.phase_s, theory.period_s);
-        const double left = theory.period_s - (into < 0 ? into + theory.period_s : into);
-        // Around the turn both ends are right.
-        const double miss = ResetMiss(*s.reset_s, left, slack);
-        first += std::min(miss, ResetMiss(std::fabs(*s.reset_s - left), theory.period_s, slack));
-        second += kUnrelated;
-        break;
-      }
-      case Counting::kRolling:
-        first += ResetMiss(*s.reset_s, rolling_end - at, slack);
-        second += kUnrelated;
-        break;
-      case Counting::kSliding:
-        while (!sent.empty() && sent.front() + theory.period_s <= at) sent.pop_front();
-        oldest = sent.empty() ? at : sent.front();
-        first += ResetMiss(*s.reset_s, theory.period_s, slack);
-        second += ResetMiss(*s.reset_s, oldest + theory.period_s - at, slack);
-        break;
-    }
-  }
-  return std::min({first, second, kUnrelated * count});
-}
-
-Series MakeSeries(const std::vector<Answer>& answers, quota::Dimension dimension) {
-  Series series;
-  series.dimension = dimension;
-  double whole_s = 0;
-  double resets = 0;
-  bool thousands = true;
-  int remains = 0;
-  for (const Answer& answer : answers) {
-    const provider::RateHeaders::Limit& words =
-        dimension == quota::Dimension::kRequests      ? answer.rate.requests
-        : dimension == quota::Dimension::kTokens      ? answer.rate.tokens
-        : dimension == quota::Dimension::kInputTokens ? answer.rate.input_tokens
-                                                      : answer.rate.output_tokens;
-    Sample s;
-    s.sent_s = answer.sent_s;
-    s.head_s = answer.head_s;
-    s.end_s = answer.end_s;
-    s.overlapped = answer.overlapped;
-    s.fate = answer.fate;
-    s.prompt = PromptTokens(answer);
-    s.max_tokens = static_cast<double>(answer.ask.max_tokens);
-    if (answer.usage.prompt_tokens) s.input = static_cast<double>(*answer.usage.prompt_tokens);
-    if (answer.usage.completion_tokens) {
-      s.output = static_cast<double>(*answer.usage.completion_tokens);
-    }
-    s.cached = static_cast<double>(answer.usage.cached_tokens.value_or(0));
-    if (words.limit) series.limit = static_cast<double>(*words.limit);
-    if (words.remaining) {
-      s.remaining = static_cast<double>(*words.remaining);
-      thousands = thousands && *words.remaining % 1000 == 0;
-      ++remains;
-    }
-    if (words.reset) {
-      s.reset_s = absl::ToDoubleSeconds(*words.reset);
-      ++resets;
-      whole_s += std::fabs(*s.reset_s - std::round(*s.reset_s)) < 1e-6 ? 1 : 0;
-    }
-    if (answer.server_time && series.wall_s == 0) {
-      series.wall_s =
-          absl::ToDoubleSeconds(*answer.server_time - absl::UnixEpoch()) + 0.5 - answer.head_s;
-    }
-    series.samples.push_back(s);
-  }
-  // Three in a row by chance: one in 10^9.
-  if (remains >= 3 && thousands && dimension != quota::Dimension::kRequests) series.quantum = 1000;
-  // Whole seconds, and perhaps from a Date header that is one of them, too.
-  if (resets > 0 && whole_s == resets) series.reset_grain_s = 2.1;
-  std::sort(series.samples.begin(), series.samples.end(),
-            [](const Sample& a, const Sample& b) { return a.sent_s < b.sent_s; });
-  return series;
 }
 
 }  // namespace headrace::probe

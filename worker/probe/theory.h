@@ -9,11 +9,9 @@
 #define HEADRACE_WORKER_PROBE_THEORY_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "common/quota/quota.h"
-#include "worker/probe/exchange.h"
+#include "worker/probe/series.h"
 
 namespace headrace::probe {
 
@@ -40,9 +38,13 @@ enum class AtEnd : uint8_t {
 // Which moment the headers of an answer show.
 enum class Shown : uint8_t { kCharged, kBefore, kEnd };
 
+inline constexpr double kMinuteS = 60;
+inline constexpr double kHourS = 3600;
+inline constexpr double kDayS = 86'400;
+
 struct Theory {
   Counting counting = Counting::kBucket;
-  double period_s = 60;
+  double period_s = kMinuteS;
   double phase_s = 0;  // kFixed: windows begin here; kRolling: end of the one at the beginning, or
                        // below 0 when our first request began it
   double top = 0;      // what is left when nothing is used
@@ -53,33 +55,6 @@ struct Theory {
   bool refused_count = true;
   bool throttled_count = true;
 };
-
-// One answer, as one limit sees it.
-struct Sample {
-  double sent_s = 0;
-  double head_s = 0;
-  double end_s = 0;
-  bool overlapped = false;
-  Fate fate = Fate::kAnswered;
-  double prompt = 0;
-  double max_tokens = 0;
-  std::optional<double> input;  // by the usage
-  std::optional<double> output;
-  double cached = 0;
-  std::optional<double> remaining;
-  std::optional<double> reset_s;
-};
-
-struct Series {
-  quota::Dimension dimension = quota::Dimension::kRequests;
-  std::vector<Sample> samples;  // in the order of sending
-  std::optional<double> limit;  // by the headers
-  double quantum = 1;           // `remaining` is rounded to multiples of this
-  double reset_grain_s = 0.001;
-  double wall_s = 0;  // the server's wall clock at time 0, epoch seconds; 0: unknown
-};
-// Of the answers' headers about `dimension`, a limit of requests or tokens.
-Series MakeSeries(const std::vector<Answer>& answers, quota::Dimension dimension);
 
 // One comparison of prediction and header.
 struct Step {

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker/probe/provider_world.h"
+#include "worker/probe/theory_names.h"
 
 namespace headrace::probe {
 namespace {
