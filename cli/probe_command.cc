@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -54,6 +55,7 @@ absl::Status ParsePrice(const std::string& text, ProbeFlags* flags) {
   if (colon != std::string::npos &&
       absl::SimpleAtod(text.substr(0, colon), &flags->price_input_usd) &&
       absl::SimpleAtod(text.substr(colon + 1), &flags->price_output_usd) &&
+      std::isfinite(flags->price_input_usd) && std::isfinite(flags->price_output_usd) &&
       flags->price_input_usd >= 0 && flags->price_output_usd >= 0) {
     return absl::OkStatus();
   }

@@ -92,12 +92,14 @@ void KneeFinder::set_most(int64_t most) {
 }
 
 int64_t KneeFinder::Clamp(double limit) const {
-  return std::clamp<int64_t>(std::llround(limit), 1, most_);
+  return std::llround(std::clamp(limit, 1.0, static_cast<double>(most_)));
 }
 
 int64_t KneeFinder::SettleUs() const {
   const double times = std::max(kSettleTimes, state_.step);
-  return std::clamp(static_cast<int64_t>(times * state_.latency_us), kLeastSettleUs, kMostSettleUs);
+  return static_cast<int64_t>(std::clamp(times * state_.latency_us,
+                                         static_cast<double>(kLeastSettleUs),
+                                         static_cast<double>(kMostSettleUs)));
 }
 
 int64_t KneeFinder::LongestUs() const {

@@ -6,13 +6,11 @@
 // second of the share of more in flight; 1 while calls do not touch each other, 0 when they queue.
 //
 //   GROW   the number doubles while the calls per second follow (elasticity of at least a half).
-//   When
-//          they do not, the knee is where a line of slope 1 would have reached them   -> HOLD
+//          When they do not, the knee is where a line of slope 1 would have reached them   -> HOLD
 //   HOLD   at the number `base`, with a probe now and then, up and down in turn:
 //            BASE    measures at the base
 //            PROBE   measures a quarter above or below it (more where few calls come)
-//            RETURN  measures at the base again, so that what changed by itself is seen on both
-//            sides
+//            RETURN  measures at the base again: what changed by itself is seen on both sides
 //          a probe that paid moves the base, and the next follows at once, further; one that did
 //          not makes the next wait longer. Times that have changed at the base bring it forward.
 //   any    calls are refused (429 that is no quota's, 503): a probe is given up; else the base goes
@@ -60,8 +58,8 @@ class KneeFinder {
   bool growing() const { return state_.mode == Mode::kGrow; }
   void set_most(int64_t most);
 
-  // All that it knows as a text, for another process to go on with. Nothing for a text that is
-  // none of Save().
+  // All that it knows as a text, for another process to go on with. Load() gives nothing for a text
+  // that cannot be one of Save().
   std::string Save() const;
   static std::optional<KneeFinder> Load(absl::string_view text, int64_t most = kMost);
 

@@ -1,5 +1,5 @@
 // The state of a KneeFinder as a text: numbers in a fixed order, then the words.
-#include <limits>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -15,6 +15,8 @@ namespace {
 // Another layout begins with another word.
 constexpr char kLayout[] = "k1";
 constexpr size_t kMaxWhyBytes = 500;
+// Larger than any number of a finder, and small enough to reckon with: a text may be another's.
+constexpr int64_t kMostNumber = int64_t{1} << 58;
 
 void SaveWindow(const KneeWindow& window, std::string* out) {
   const std::vector<int64_t> numbers = window.sum.ToNumbers();
@@ -37,8 +39,14 @@ class Reader {
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     return word;
   }
-  void Read(int64_t* number) { ok_ = absl::SimpleAtoi(Word(), number) && ok_; }
-  void Read(double* number) { ok_ = absl::SimpleAtod(Word(), number) && ok_ && *number == *number; }
+  void Read(int64_t* number) {
+    ok_ =
+        absl::SimpleAtoi(Word(), number) && *number > -kMostNumber && *number < kMostNumber && ok_;
+  }
+  void Read(double* number) {
+    constexpr auto kMost = static_cast<double>(kMostNumber);
+    ok_ = absl::SimpleAtod(Word(), number) && std::abs(*number) < kMost && ok_;  // and so no NaN
+  }
   template <typename Enum>
   void Read(Enum* value, int64_t most) {
     int64_t number = 0;

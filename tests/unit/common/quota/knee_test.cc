@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "tests/unit/common/quota/knee_world.h"
 
 namespace headrace::quota {
@@ -310,6 +312,15 @@ TEST(KneeFinder, ATextThatIsNotItsOwnIsRefused) {
   const std::string text = KneeFinder().Save();
   EXPECT_FALSE(KneeFinder::Load(""));
   EXPECT_FALSE(KneeFinder::Load("k0 1 2 3"));
+  for (const char* number : {"inf", "nan", "-1e300", "9223372036854775807"}) {
+    // In place of each number of the state, after the layout, the mode and the turn.
+    std::vector<std::string> words = absl::StrSplit(text, ' ');
+    for (size_t at = 3; at < 27; ++at) {
+      std::vector<std::string> changed = words;
+      changed[at] = number;
+      EXPECT_FALSE(KneeFinder::Load(absl::StrJoin(changed, " "))) << at << " " << number;
+    }
+  }
   for (size_t cut = 0; cut + 80 < text.size(); ++cut) {
     EXPECT_FALSE(KneeFinder::Load(text.substr(0, cut))) << cut;
   }
