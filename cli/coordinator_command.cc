@@ -113,16 +113,9 @@ void AddCoordinatorCommand(CLI::App* app, const GlobalFlags* globals, ChosenComm
       },
       "After this long without a word from a worker, its items go to others (default: 60s)")
       ->type_name("DUR");
-  ProgressMode* progress = &flags->options.progress;
-  *progress = ProgressMode::kAuto;
-  AddParsed(
-      command, "--progress",
-      [progress](const std::string& text) {
-        const absl::StatusOr<ProgressMode> mode = ParseProgressMode(text);
-        if (mode.ok()) *progress = *mode;
-        return mode.status();
-      },
-      "Of the job: auto, tty, plain, json or none")
+  flags->options.progress = ProgressMode::kAuto;
+  AddValue(command, "--progress", &flags->options.progress, ParseProgressMode,
+           "Of the job: auto, tty, plain, json or none (default: auto)")
       ->type_name("MODE");
   command->add_option("--admin", flags->admin, "Not in this version")->type_name("ADDR:PORT");
   command->callback(

@@ -26,15 +26,7 @@ CLI::Option* AddParsed(CLI::App* app, const std::string& names,
 
 CLI::Option* AddDuration(CLI::App* app, const std::string& names, absl::Duration* out,
                          const std::string& help) {
-  return AddParsed(
-             app, names,
-             [out](const std::string& text) {
-               absl::StatusOr<absl::Duration> value = ParseDuration(text);
-               if (value.ok()) *out = *value;
-               return value.status();
-             },
-             help)
-      ->type_name("DUR");
+  return AddValue(app, names, out, ParseDuration, help)->type_name("DUR");
 }
 
 CLI::Option* AddCount(CLI::App* app, const std::string& names, int64_t* out,

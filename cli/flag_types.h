@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
@@ -18,7 +19,22 @@ CLI::Option* AddParsed(CLI::App* app, const std::string& names,
                        std::function<absl::Status(const std::string&)> parse,
                        const std::string& help);
 
-// "120s". *out keeps its value when the flag is not given; so for the others.
+// A flag whose text `parse` turns into a StatusOr of what *out takes. *out keeps its value when the
+// flag is not given; so for the others.
+template <typename Out, typename Parse>
+CLI::Option* AddValue(CLI::App* app, const std::string& names, Out* out, Parse parse,
+                      const std::string& help) {
+  return AddParsed(
+      app, names,
+      [out, parse](const std::string& text) {
+        auto value = parse(text);
+        if (value.ok()) *out = *std::move(value);
+        return value.status();
+      },
+      help);
+}
+
+// "120s".
 CLI::Option* AddDuration(CLI::App* app, const std::string& names, absl::Duration* out,
                          const std::string& help);
 // "5M", at least `minimum`.

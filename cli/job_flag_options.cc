@@ -87,13 +87,8 @@ void AddDatasetFlags(CLI::App* command, JobFlags* flags) {
   AddText(command, "--id", &flags->id, "FIELD", "Field that holds the row's id");
   AddText(command, "--expected", &flags->expected, "TEMPLATE", "Expected answer, for scoring");
   AddOptionalCount(command, "--limit", &flags->limit, 0, "Take only the first N rows");
-  AddParsed(
-      command, "--order",
-      [flags](const std::string& text) {
-        const absl::StatusOr<RowOrdering> order = ParseRowOrdering(text);
-        if (order.ok()) flags->order = *order;
-        return order.status();
-      },
+  AddValue(
+      command, "--order", &flags->order, ParseRowOrdering,
       "Order of rows: file, or prompt_cache for rows that begin alike together (default: file)")
       ->type_name("ORDER");
 }
@@ -108,28 +103,16 @@ void AddRunFlags(CLI::App* command, JobFlags* flags) {
       ->type_name("N|auto");
   AddOptionalCount(command, "--batch-size", &flags->batch_size, 1,
                    "Items in a batch (default: 500)");
-  AddParsed(
-      command, "--deadline",
-      [flags](const std::string& text) {
-        const absl::StatusOr<absl::Duration> value = ParseDuration(text);
-        if (value.ok()) flags->deadline = *value;
-        return value.status();
-      },
-      "Time limit of a batch (default: 120s)")
+  AddValue(command, "--deadline", &flags->deadline, ParseDuration,
+           "Time limit of a batch (default: 120s)")
       ->type_name("DUR");
   AddOptionalCount(command, "--attempts", &flags->attempts, 1,
                    "Calls for one item in a pass (default: 3)");
   AddOptionalCount(command, "--passes", &flags->passes, 1,
                    "Passes: 2 runs what failed once more (default: 2)");
   AddText(command, "--out", &flags->output_dir, "DIR", "Run directory (default: runs/JOB)");
-  AddParsed(
-      command, "--max-failed",
-      [flags](const std::string& text) {
-        const absl::StatusOr<FailureLimit> value = ParseFailureLimit(text);
-        if (value.ok()) flags->max_failed = *value;
-        return value.status();
-      },
-      "Failures that still count as success (default: 0)")
+  AddValue(command, "--max-failed", &flags->max_failed, ParseFailureLimit,
+           "Failures that still count as success (default: 0)")
       ->type_name("N|P%");
   AddParsed(
       command, "--max-cost",

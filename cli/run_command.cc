@@ -39,14 +39,8 @@ void AddRunCommand(CLI::App* app, const GlobalFlags* globals, ChosenCommand* cho
   command->add_option("--redis", request->redis, "Redis that shares the quota with other runs")
       ->type_name("URL");
   command->add_option("--admin", request->admin, "Not in this version")->type_name("ADDR:PORT");
-  AddParsed(
-      command, "--progress",
-      [request](const std::string& text) {
-        const absl::StatusOr<ProgressMode> mode = ParseProgressMode(text);
-        if (mode.ok()) request->progress = *mode;
-        return mode.status();
-      },
-      "auto, tty, plain, json or none")
+  AddValue(command, "--progress", &request->progress, ParseProgressMode,
+           "auto, tty, plain, json or none (default: auto)")
       ->type_name("MODE");
   command->add_flag("--dry-run", request->dry_run, "Check everything and send nothing");
   command->callback([=] { chosen->body = [flags, globals] { return Run(*flags, *globals); }; });

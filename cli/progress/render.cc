@@ -37,16 +37,6 @@ absl::string_view StyleCode(Style style) {
   return "";
 }
 
-std::string WithCommas(int64_t value) {
-  std::string digits = absl::StrCat(value);
-  const size_t first = value < 0 ? 1 : 0;
-  for (size_t at = digits.size(); at > first + 3;) {
-    at -= 3;
-    digits.insert(at, 1, ',');
-  }
-  return digits;
-}
-
 double Share(int64_t part, int64_t whole) {
   return whole <= 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -83,12 +73,12 @@ std::string FailureText(const ProgressSnapshot& s) {
   for (const FailureCount& failure : s.failures) {
     if (parts.size() < kMaxFailureClasses) {
       parts.push_back(
-          absl::StrCat(ErrorClassName(failure.error_class), " ", WithCommas(failure.items)));
+          absl::StrCat(ErrorClassName(failure.error_class), " ", FormatGrouped(failure.items)));
     } else {
       others += failure.items;
     }
   }
-  if (others > 0) parts.push_back(absl::StrCat("others ", WithCommas(others)));
+  if (others > 0) parts.push_back(absl::StrCat("others ", FormatGrouped(others)));
   return absl::StrJoin(parts, ", ");
 }
 
@@ -134,10 +124,10 @@ void AddTotals(const ProgressSnapshot& s, Frame* frame) {
     eta = absl::StrCat("  eta ", headrace::FormatDuration(*s.eta));
   }
   frame->Add(absl::StrCat(Bar(s.done, s.total, kBarColumns), " ", Percent(s.done, s.total), "  ",
-                          WithCommas(s.done), " of ", WithCommas(s.total), eta),
+                          FormatGrouped(s.done), " of ", FormatGrouped(s.total), eta),
              s.finished ? Style::kGood : Style::kPlain);
-  frame->Add(absl::StrCat("  ok ", WithCommas(s.ok), "  failed ", WithCommas(s.failed),
-                          "  deferred ", WithCommas(s.deferred), "  ",
+  frame->Add(absl::StrCat("  ok ", FormatGrouped(s.ok), "  failed ", FormatGrouped(s.failed),
+                          "  deferred ", FormatGrouped(s.deferred), "  ",
                           FormatCount(s.items_per_minute), " items/min"));
 }
 
@@ -147,7 +137,7 @@ void AddPools(const ProgressSnapshot& s, Frame* frame) {
                             OfLimit(pool.tokens_per_minute, pool.tokens_limit), "  requests ",
                             OfLimit(pool.requests_per_minute, pool.requests_limit)));
     if (pool.in_flight_limit == 0) continue;
-    frame->Add(absl::StrCat("    in flight auto ", WithCommas(pool.in_flight_limit), ": ",
+    frame->Add(absl::StrCat("    in flight auto ", FormatGrouped(pool.in_flight_limit), ": ",
                             pool.in_flight_why));
   }
 }
@@ -155,7 +145,7 @@ void AddPools(const ProgressSnapshot& s, Frame* frame) {
 // " of auto 240"
 std::string Gates(const ProgressSnapshot& s) {
   if (s.max_in_flight == 0) return "";
-  return absl::StrCat(s.auto_in_flight ? " of auto " : " of ", WithCommas(s.max_in_flight));
+  return absl::StrCat(s.auto_in_flight ? " of auto " : " of ", FormatGrouped(s.max_in_flight));
 }
 
 // ": throughput stopped growing at 240"; with several pools each by its name.
@@ -166,18 +156,18 @@ void AppendWhyInFlight(const ProgressSnapshot& s, std::string* out) {
   }
   for (const PoolProgress& pool : s.pools) {
     if (pool.in_flight_limit == 0) continue;
-    absl::StrAppend(out, " (", pool.name, " auto ", WithCommas(pool.in_flight_limit), ": ",
+    absl::StrAppend(out, " (", pool.name, " auto ", FormatGrouped(pool.in_flight_limit), ": ",
                     pool.in_flight_why, ")");
   }
 }
 
 void AddTraffic(const ProgressSnapshot& s, Frame* frame) {
-  frame->Add(absl::StrCat("  in flight ", WithCommas(s.in_flight), Gates(s),
-                          "  waiting at the gate ", WithCommas(s.gate_waiting), "  workers ",
-                          WithCommas(s.workers)));
+  frame->Add(absl::StrCat("  in flight ", FormatGrouped(s.in_flight), Gates(s),
+                          "  waiting at the gate ", FormatGrouped(s.gate_waiting), "  workers ",
+                          FormatGrouped(s.workers)));
   frame->Add(absl::StrCat("  ", Quantiles("queue", s.queue_p50, s.queue_p95), "  ",
                           Quantiles("network", s.network_p50, s.network_p95), "  throttled ",
-                          WithCommas(s.throttled), "  retries ", WithCommas(s.retries)));
+                          FormatGrouped(s.throttled), "  retries ", FormatGrouped(s.retries)));
   if (s.cost_usd.has_value()) frame->Add(absl::StrCat("  cost ", CostText(s)));
   if (!s.failures.empty()) frame->Add(absl::StrCat("  failures: ", FailureText(s)), Style::kWarn);
 }
@@ -186,8 +176,8 @@ std::string ModelLine(const ModelProgress& model, int label_columns) {
   const std::string label = FitText(model.label, label_columns);
   const std::string padding(static_cast<size_t>(label_columns - TextWidth(label)), ' ');
   return absl::StrCat("  ", label, padding, " ", Bar(model.done, model.total, kModelBarColumns),
-                      " ", WithCommas(model.done), " of ", WithCommas(model.total), "  failed ",
-                      WithCommas(model.failed));
+                      " ", FormatGrouped(model.done), " of ", FormatGrouped(model.total),
+                      "  failed ", FormatGrouped(model.failed));
 }
 
 void AddModels(const ProgressSnapshot& s, Frame* frame) {
@@ -228,19 +218,20 @@ std::vector<std::string> RenderFrame(const ProgressSnapshot& snapshot,
 }
 
 std::string RenderPlainLine(const ProgressSnapshot& s) {
-  std::string out =
-      absl::StrCat("[", Elapsed(s), "] ", s.job, " pass ", s.pass, " of ", s.passes, ": ",
-                   WithCommas(s.done), " of ", WithCommas(s.total), " (", Percent(s.done, s.total),
-                   "), ok ", WithCommas(s.ok), ", failed ", WithCommas(s.failed));
-  if (s.deferred > 0) absl::StrAppend(&out, ", deferred ", WithCommas(s.deferred));
+  std::string out = absl::StrCat("[", Elapsed(s), "] ", s.job, " pass ", s.pass, " of ", s.passes,
+                                 ": ", FormatGrouped(s.done), " of ", FormatGrouped(s.total), " (",
+                                 Percent(s.done, s.total), "), ok ", FormatGrouped(s.ok),
+                                 ", failed ", FormatGrouped(s.failed));
+  if (s.deferred > 0) absl::StrAppend(&out, ", deferred ", FormatGrouped(s.deferred));
   absl::StrAppend(&out, ", ", FormatCount(s.items_per_minute), " items/min");
   for (const PoolProgress& pool : s.pools) {
     absl::StrAppend(&out, ", ", pool.name, " tokens ",
                     OfLimit(pool.tokens_per_minute, pool.tokens_limit));
   }
-  absl::StrAppend(&out, ", in flight ", WithCommas(s.in_flight), s.auto_in_flight ? Gates(s) : "");
+  absl::StrAppend(&out, ", in flight ", FormatGrouped(s.in_flight),
+                  s.auto_in_flight ? Gates(s) : "");
   AppendWhyInFlight(s, &out);
-  absl::StrAppend(&out, ", throttled ", WithCommas(s.throttled));
+  absl::StrAppend(&out, ", throttled ", FormatGrouped(s.throttled));
   if (s.cost_usd.has_value()) absl::StrAppend(&out, ", cost ", CostText(s));
   if (s.finished) {
     absl::StrAppend(&out, ", finished");

@@ -186,6 +186,16 @@ std::string FormatCount(double count) {
   return absl::StrCat(Trimmed(count, decimals), kSuffixes[power]);
 }
 
+std::string FormatGrouped(int64_t value) {
+  std::string digits = absl::StrCat(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t at = digits.size(); at > first + 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
 std::string FormatBytes(int64_t bytes) {
   constexpr absl::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto value = static_cast<double>(bytes);

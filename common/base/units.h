@@ -29,6 +29,8 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 std::string FormatDuration(absl::Duration duration);
 // "950", "12.3k", "5M", "1.25G".
 std::string FormatCount(double count);
+// "12,345", "-1,000".
+std::string FormatGrouped(int64_t value);
 // "512 B", "1.5 KiB", "3.2 GiB".
 std::string FormatBytes(int64_t bytes);
 

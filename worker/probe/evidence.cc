@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/units.h"
 #include "worker/probe/theory_names.h"
 
 namespace headrace::probe {
@@ -77,13 +78,7 @@ absl::string_view LimitUnit(const LimitFindings& limit) {
   return told && (key == "day" || key == "hour") ? key : "minute";
 }
 
-std::string Grouped(double value) {
-  std::string digits = absl::StrCat(static_cast<int64_t>(std::llround(value)));
-  for (int at = static_cast<int>(digits.size()) - 3; at > (digits[0] == '-' ? 1 : 0); at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
-  }
-  return digits;
-}
+std::string Grouped(double value) { return FormatGrouped(std::llround(value)); }
 
 std::string CountingEvidence(const LimitFindings& limit) {
   const Theory& best = limit.fit.best;

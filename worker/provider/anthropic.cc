@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/json_writer.h"
-#include "common/base/utf8.h"
+#include "common/base/status.h"
 #include "worker/provider/endpoint.h"
 #include "worker/provider/reply_reader.h"
 #include "worker/provider/request_text.h"
@@ -104,11 +104,7 @@ class AnthropicCodec : public Codec {
 };
 
 absl::Status AnthropicCodec::BuildMessage(const ItemRequest& item, BuiltRequest* built) const {
-  if (item.user.empty() && item.messages_json.empty()) {
-    return absl::InvalidArgumentError("prompt: it is empty");
-  }
-  if (!IsValidUtf8(item.user)) return absl::InvalidArgumentError("prompt: it is not UTF-8");
-  if (!IsValidUtf8(item.system)) return absl::InvalidArgumentError("system: it is not UTF-8");
+  HR_RETURN_IF_ERROR(CheckTexts(item));
   std::string system(item.system);
   std::string messages;
   built->features = params_.features;
@@ -169,14 +165,11 @@ absl::Status AnthropicCodec::BuildFromBody(const ItemRequest& item, BuiltRequest
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Codec>> MakeAnthropicCodec(const ModelConfig& config, Secret key) {
-  absl::StatusOr<Endpoint> endpoint = Endpoint::Make(Dialect::kAnthropic, config.endpoint);
-  if (!endpoint.ok()) return endpoint.status();
-  absl::StatusOr<http::Headers> headers = MakeHeaders(Dialect::kAnthropic, config, key);
-  if (!headers.ok()) return headers.status();
-  absl::StatusOr<Params> params = ReadParams(config, /*anthropic=*/true);
-  if (!params.ok()) return params.status();
-  return std::make_unique<AnthropicCodec>(*std::move(endpoint), *std::move(headers),
-                                          *std::move(params), config, std::move(key));
+  HR_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::Make(Dialect::kAnthropic, config.endpoint));
+  HR_ASSIGN_OR_RETURN(http::Headers headers, MakeHeaders(Dialect::kAnthropic, config, key));
+  HR_ASSIGN_OR_RETURN(Params params, ReadParams(config, /*anthropic=*/true));
+  return std::make_unique<AnthropicCodec>(std::move(endpoint), std::move(headers),
+                                          std::move(params), config, std::move(key));
 }
 
 }  // namespace headrace::provider

@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json_writer.h"
-#include "common/base/utf8.h"
+#include "common/base/status.h"
 #include "worker/provider/endpoint.h"
 #include "worker/provider/reply_reader.h"
 #include "worker/provider/request_text.h"
@@ -69,11 +69,7 @@ class OpenAiCodec : public Codec {
 };
 
 absl::Status OpenAiCodec::BuildChat(const ItemRequest& item, BuiltRequest* built) const {
-  if (item.user.empty() && item.messages_json.empty()) {
-    return absl::InvalidArgumentError("prompt: it is empty");
-  }
-  if (!IsValidUtf8(item.user)) return absl::InvalidArgumentError("prompt: it is not UTF-8");
-  if (!IsValidUtf8(item.system)) return absl::InvalidArgumentError("system: it is not UTF-8");
+  HR_RETURN_IF_ERROR(CheckTexts(item));
   built->features = params_.features;
   std::string& body = built->request.body;
   body.reserve(head_.size() + tail_.size() + item.user.size() + item.system.size() +
@@ -146,14 +142,11 @@ absl::Status OpenAiCodec::BuildFromBody(const ItemRequest& item, BuiltRequest* b
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Codec>> MakeOpenAiCodec(const ModelConfig& config, Secret key) {
-  absl::StatusOr<Endpoint> endpoint = Endpoint::Make(Dialect::kOpenAi, config.endpoint);
-  if (!endpoint.ok()) return endpoint.status();
-  absl::StatusOr<http::Headers> headers = MakeHeaders(Dialect::kOpenAi, config, key);
-  if (!headers.ok()) return headers.status();
-  absl::StatusOr<Params> params = ReadParams(config, /*anthropic=*/false);
-  if (!params.ok()) return params.status();
-  return std::make_unique<OpenAiCodec>(*std::move(endpoint), *std::move(headers),
-                                       *std::move(params), config, std::move(key));
+  HR_ASSIGN_OR_RETURN(Endpoint endpoint, Endpoint::Make(Dialect::kOpenAi, config.endpoint));
+  HR_ASSIGN_OR_RETURN(http::Headers headers, MakeHeaders(Dialect::kOpenAi, config, key));
+  HR_ASSIGN_OR_RETURN(Params params, ReadParams(config, /*anthropic=*/false));
+  return std::make_unique<OpenAiCodec>(std::move(endpoint), std::move(headers), std::move(params),
+                                       config, std::move(key));
 }
 
 }  // namespace headrace::provider

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
 
 namespace headrace::provider {
 namespace {
@@ -236,6 +237,15 @@ absl::StatusOr<Params> ReadParams(const ModelConfig& config, bool anthropic) {
     return absl::InvalidArgumentError(absl::StrCat("params: ", json.error_text()));
   }
   return params;
+}
+
+absl::Status CheckTexts(const ItemRequest& item) {
+  if (item.user.empty() && item.messages_json.empty()) {
+    return absl::InvalidArgumentError("prompt: it is empty");
+  }
+  if (!IsValidUtf8(item.user)) return absl::InvalidArgumentError("prompt: it is not UTF-8");
+  if (!IsValidUtf8(item.system)) return absl::InvalidArgumentError("system: it is not UTF-8");
+  return absl::OkStatus();
 }
 
 }  // namespace headrace::provider

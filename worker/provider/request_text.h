@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/json_reader.h"
 #include "common/quota/estimator.h"
 #include "worker/provider/codec.h"
-#include "common/base/json_reader.h"
 
 namespace headrace::provider {
 
@@ -56,6 +56,9 @@ struct Params {
 };
 // InvalidArgument, naming the parameter, when it is no JSON object or sets what headrace sets.
 absl::StatusOr<Params> ReadParams(const ModelConfig& config, bool anthropic);
+
+// InvalidArgument when an item has neither a prompt nor messages, or its texts are not UTF-8.
+absl::Status CheckTexts(const ItemRequest& item);
 
 }  // namespace headrace::provider
 

@@ -125,5 +125,13 @@ TEST(FormatBytes, UsesPowersOf1024) {
   EXPECT_EQ(FormatBytes(std::numeric_limits<int64_t>::max()), "8 EiB");
 }
 
+TEST(FormatGrouped, ThousandsAreSetApart) {
+  EXPECT_EQ(FormatGrouped(0), "0");
+  EXPECT_EQ(FormatGrouped(999), "999");
+  EXPECT_EQ(FormatGrouped(1000), "1,000");
+  EXPECT_EQ(FormatGrouped(-100), "-100");
+  EXPECT_EQ(FormatGrouped(-1'234'567), "-1,234,567");
+}
+
 }  // namespace
 }  // namespace headrace
