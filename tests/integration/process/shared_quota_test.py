@@ -63,9 +63,14 @@ class ReadmeTest(cluster.ClusterTest):
         self.assertEqual(shell.returncode, 0, errors[-3000:])
         self.assertNotIn("Sanitizer", errors)
         runs = {job: self.assert_each_item_once(f"runs/shared/shared-{job}", 600) for job in "abc"}
+        workers = set()
         for run in runs.values():
             self.assertEqual(run.failed_by_class(), {})
-            self.assertEqual(len({line["headrace"]["worker"] for line in run.lines}), 4)
+            helped = {line["headrace"]["worker"] for line in run.lines}
+            # A worker that comes late on a busy machine may find a job taken.
+            self.assertGreaterEqual(len(helped), 2)
+            workers |= helped
+        self.assertEqual(len(workers), 4)
         with open(self.path("truth.json"), encoding="utf-8") as file:
             truth = json.load(file)
         self.assertEqual(truth["requests"], 1800)
