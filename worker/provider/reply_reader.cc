@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/base/json_reader.h"
 #include "common/base/json_writer.h"
 #include "common/base/units.h"
@@ -113,9 +112,21 @@ BodyVerdict BodyReader::OnBody(absl::string_view piece) {
 // HTML is no event stream: no field of one begins so.
 BodyVerdict BodyReader::Sniff(absl::string_view piece) {
   // Blank lines keep a queued call alive (DeepSeek) and mean nothing in either form.
-  absl::string_view rest = absl::StripLeadingAsciiWhitespace(piece);
+  absl::string_view rest = piece;
+  if (mark_bytes_ == 0) rest = absl::StripLeadingAsciiWhitespace(rest);
+  while (mark_bytes_ < kByteOrderMark.size() && !rest.empty() &&
+         rest.front() == kByteOrderMark[mark_bytes_]) {
+    rest.remove_prefix(1);
+    ++mark_bytes_;
+  }
+  if (mark_bytes_ == kByteOrderMark.size()) rest = absl::StripLeadingAsciiWhitespace(rest);
   if (rest.empty()) return BodyVerdict::kKeepAlive;
-  absl::ConsumePrefix(&rest, kByteOrderMark);
+  // Bytes that began like a mark and went on as something else.
+  std::string joined;
+  if (mark_bytes_ > 0 && mark_bytes_ < kByteOrderMark.size()) {
+    joined = absl::StrCat(kByteOrderMark.substr(0, mark_bytes_), rest);
+    rest = joined;
+  }
   const bool plain = absl::StrContains("{[<\"", rest.substr(0, 1)) || !(event_type_ || stream_);
   if (plain) {
     mode_ = Mode::kPlain;

@@ -66,6 +66,7 @@ class BodyReader : public ReplyReader {
   int status_ = 0;
   http::Headers headers_;
   Mode mode_ = Mode::kSniff;
+  size_t mark_bytes_ = 0;  // of a byte order mark that came so far
   bool event_type_ = false;  // the content type says text/event-stream
   bool encoded_ = false;     // a content encoding that nobody asked for
   bool too_large_ = false;   // an event above the parser's limit

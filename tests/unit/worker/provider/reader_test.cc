@@ -203,6 +203,21 @@ TEST(Reader, AByteOrderMarkIsNoPartOfABody) {
   EXPECT_EQ(Play(OpenAiModel(false), exchange).reply.error_class, kContentFilter);
 }
 
+TEST(Reader, AByteOrderMarkThatComesInPiecesIsNoneTheLess) {
+  const std::string body = " \xEF\xBB\xBF " + std::string(kWhole);
+  for (const bool stream : {false, true}) {
+    Exchange exchange;
+    for (const char byte : body) exchange.pieces.push_back(std::string(1, byte));
+    const Reply reply = Play(OpenAiModel(stream), exchange).reply;
+    EXPECT_EQ(reply.error_class, kNone) << reply.message;
+    EXPECT_EQ(AnswerText(reply.body), "hi");
+  }
+  // What only begins like one is what came.
+  Exchange exchange;
+  exchange.pieces = {"\xEF", "\xBB", "{}"};
+  EXPECT_EQ(Play(OpenAiModel(false), exchange).reply.error_class, kInvalidResponse);
+}
+
 TEST(Reader, AnEncodedAnswerIsRefused) {  // A20
   Exchange exchange;
   exchange.headers = {{"content-type", "text/event-stream"}, {"content-encoding", "zstd"}};
