@@ -19,6 +19,7 @@
 #include "common/async/epoll_reactor.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/base/utf8.h"
 #include "worker/http/client.h"
 #include "worker/probe/findings.h"
 #include "worker/probe/plan.h"
@@ -159,7 +160,7 @@ ExitCode Report(const ProbeFlags& flags, const Plan& plan) {
     std::fprintf(stderr, "\n%s", probe::Tables(findings, plan).c_str());
   }
   if (!answered && !plan.why().empty()) {
-    std::fprintf(stderr, "headrace probe: %s\n", plan.why().c_str());
+    std::fprintf(stderr, "headrace probe: %s\n", PlainLine(plan.why()).c_str());
   }
   return CodeOf(plan.end());
 }

@@ -85,6 +85,24 @@ std::string ReplaceInvalidUtf8(absl::string_view text) {
   }
 }
 
+std::string PlainLine(absl::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = NextUtf8(text);
+    const char32_t c = step.code_point;
+    if (!step.valid) {
+      line.append(kReplacementUtf8.data(), kReplacementUtf8.size());
+    } else if (c < 0x20 || (c >= 0x7f && c < 0xa0)) {
+      line.push_back(' ');
+    } else {
+      line.append(text.data(), step.bytes);
+    }
+    text.remove_prefix(step.bytes);
+  }
+  return line;
+}
+
 std::string ExcerptUtf8(absl::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes && IsValidUtf8(text)) return std::string(text);
   std::string out;

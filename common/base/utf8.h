@@ -28,6 +28,10 @@ size_t ValidUtf8Prefix(absl::string_view text);
 // section 3.9).
 std::string ReplaceInvalidUtf8(absl::string_view text);
 
+// `text` for a line on a terminal: a space for each control character (C0, DEL, C1), and invalid
+// sequences replaced.
+std::string PlainLine(absl::string_view text);
+
 // At most `max_bytes` bytes of `text`, cut between code points; invalid sequences are replaced.
 // When something was cut, "..." is appended beyond max_bytes.
 std::string ExcerptUtf8(absl::string_view text, size_t max_bytes);

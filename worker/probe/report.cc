@@ -10,17 +10,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/base/json_writer.h"
+#include "common/base/utf8.h"
 #include "worker/probe/evidence.h"
 
 namespace headrace::probe {
 namespace {
-
-// A comment is one line: a provider's words may hold line ends.
-std::string OneLine(absl::string_view text) {
-  std::string line;
-  for (const char c : text) line.push_back(absl::ascii_iscntrl(c) ? ' ' : c);
-  return line;
-}
 
 // JSON strings are YAML strings.
 std::string Quoted(absl::string_view text) {
@@ -144,18 +138,18 @@ void AnswerJson(const Answer& a, JsonWriter* json) {
 
 std::string YamlBlock(const ReportSubject& subject, const Findings& findings, const Plan& plan) {
   const Totals totals = Sum(plan.answers());
-  std::string out = absl::StrCat("# headrace probe of ", OneLine(subject.model), " at ",
-                                 OneLine(subject.endpoint), ": ", totals.requests, " requests, ",
+  std::string out = absl::StrCat("# headrace probe of ", PlainLine(subject.model), " at ",
+                                 PlainLine(subject.endpoint), ": ", totals.requests, " requests, ",
                                  Grouped(static_cast<double>(totals.input)), " tokens in, ",
                                  Grouped(static_cast<double>(totals.output)), " out\n");
   if (plan.end() != PlanEnd::kDone) {
     absl::StrAppend(
-        &out, "# Not complete: ", plan.why().empty() ? "interrupted" : OneLine(plan.why()), "\n");
+        &out, "# Not complete: ", plan.why().empty() ? "interrupted" : PlainLine(plan.why()), "\n");
   }
   absl::StrAppend(&out, "pools:\n  probed:\n");
   for (const PoolKey& key : findings.pool) {
     absl::StrAppend(&out, "    ", key.known ? "" : "# ", key.key, ": ", key.value, "  # ",
-                    OneLine(key.comment), "\n");
+                    PlainLine(key.comment), "\n");
   }
   absl::StrAppend(&out, "models:\n  - name: ", Quoted(subject.model),
                   "\n    provider: ", subject.provider,
@@ -182,7 +176,7 @@ std::string AnswerLine(size_t number, const Answer& a) {
   }
   const std::string left = LeftOf(a.rate);
   if (!left.empty()) absl::StrAppend(&out, "; left: ", left);
-  if (!a.message.empty()) absl::StrAppend(&out, "; ", OneLine(a.message.substr(0, 120)));
+  if (!a.message.empty()) absl::StrAppend(&out, "; ", PlainLine(a.message.substr(0, 120)));
   return out;
 }
 
@@ -209,9 +203,9 @@ std::string Tables(const Findings& findings, const Plan& plan) {
         f.confidence == Confidence::kNotSeen || f.confidence == Confidence::kUnclear
             ? absl::StrCat(f.value, f.value == "not observed" ? "" : " (unclear)")
             : absl::StrCat(f.value, " (", ConfidenceName(f.confidence), ")"));
-    if (!f.evidence.empty()) absl::StrAppend(&out, "      ", OneLine(f.evidence), "\n");
+    if (!f.evidence.empty()) absl::StrAppend(&out, "      ", PlainLine(f.evidence), "\n");
   }
-  if (!plan.why().empty()) absl::StrAppend(&out, "It ended early: ", OneLine(plan.why()), "\n");
+  if (!plan.why().empty()) absl::StrAppend(&out, "It ended early: ", PlainLine(plan.why()), "\n");
   return out;
 }
 

@@ -341,7 +341,8 @@ Reply BodyReader::Finish(const http::CallResult& result) {
   }
   if (reply.error_class != ErrorClass::kNone) {
     RedactKey(context_->key, &reply.message);
-    reply.message = ExcerptUtf8(reply.message, kMaxMessageBytes);
+    // The provider's words go to logs and terminals.
+    reply.message = ExcerptUtf8(PlainLine(reply.message), kMaxMessageBytes);
   }
   return reply;
 }

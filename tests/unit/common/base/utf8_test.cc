@@ -92,5 +92,11 @@ TEST(Excerpt, CountsReplacementsWithTheirOwnSize) {
   EXPECT_EQ(ExcerptUtf8("\xFF\xFF", 6), std::string(kReplacement) + kReplacement);
 }
 
+TEST(PlainLine, ControlCharactersAreSpaces) {
+  EXPECT_EQ(PlainLine("a\x1B[2J\nb\x7F\xC2\x9B" "c"), "a [2J b  c");
+  EXPECT_EQ(PlainLine("\xC3\xA9 \xE6\xB0\xB4"), "\xC3\xA9 \xE6\xB0\xB4");
+  EXPECT_EQ(PlainLine("\xFF"), "\xEF\xBF\xBD");
+}
+
 }  // namespace
 }  // namespace headrace

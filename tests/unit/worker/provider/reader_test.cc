@@ -190,6 +190,13 @@ TEST(Reader, AnErrorWithoutAMessageShowsWhatCame) {
             R"(HTTP 200: {"error":{"reason_code":17}})");
 }
 
+TEST(Reader, AProvidersWordsCannotSteerATerminal) {
+  Exchange exchange;
+  exchange.status = 400;
+  exchange.pieces = {R"({"error":{"message":"no\u001b]0;title\u0007\r\nmore\u009b2J"}})"};
+  EXPECT_EQ(Play(OpenAiModel(false), exchange).reply.message, "HTTP 400: no ]0;title   more 2J");
+}
+
 TEST(Reader, AByteOrderMarkIsNoPartOfABody) {
   Exchange exchange;
   exchange.pieces = {"\xEF\xBB\xBF" + std::string(kWhole)};
